@@ -244,10 +244,7 @@ func clipOf[T number](most float64) Kernel {
 		if t == nil {
 			return T(absent), absent != 0
 		}
-		if t.Len() != 1 {
-			try.Fail("a bound has shape %v where a scalar is expected", t.Shape)
-		}
-		return data[T](t)[0], true
+		return only[T](t, "a bound"), true
 	}
 	return func(c *Call) error {
 		lo, hasLo := bound(c.in(1), -most)

@@ -236,17 +236,15 @@ func newPow(s *Spec) (Kernel, error) {
 		// Work in a's type: exponents are widened once. int64 bases with integer exponents stay
 		// exact.
 		conv := c.In[0].DType
-		out := scratch[float64](c, b.Len())
-		for i := range out {
-			out[i] = b.At(i)
-		}
-		a, b2 := c.In[0], &onnx.Tensor{DType: onnx.Float64, Shape: b.Shape, Data: out}
+		exponents := scratch[float64](c, b.Len())
+		castInto(&onnx.Tensor{DType: onnx.Float64, Shape: b.Shape, Data: exponents}, b)
+		a := c.In[0]
 		shape := try.Get(broadcast(a.Shape, b.Shape))
 		o := try.Get(c.New(0, conv, shape))
 		wa, wb := broadcastStrides(a.Shape, shape), broadcastStrides(b.Shape, shape)
 		od := newOdometer(shape, [][]int{wa, wb}, 0)
 		for i, n := 0, o.Len(); i < n; i++ {
-			x, y := od.off[0], b2.Data.([]float64)[od.off[1]]
+			x, y := od.off[0], exponents[od.off[1]]
 			switch d := o.Data.(type) {
 			case []float32:
 				d[i] = float32(evenPow(float64(a.Data.([]float32)[x]), y))

@@ -41,29 +41,35 @@ func columnsToImage[T floating](w window) Kernel {
 		out := try.Get(c.New(0, c.In[0].DType, append([]int{in[0], in[1] / k}, image...)))
 		clearData(out)
 		x, y, size := data[T](c.In[0]), data[T](out), product(image)
-		st := strides(image)
 		c.Parallel(in[0]*in[1]/k, work(k, l), func(lo, hi int) {
-			j, at := make([]int, len(image)), make([]int, len(image))
 			for ch := lo; ch < hi; ch++ {
-				plane := y[ch*size:][:size]
-				for b := range k {
-					unravel(j, b, block)
-				positions:
-					for p := range l {
-						unravel(at, p, count)
-						off := 0
-						for i := range at {
-							v := at[i]*w.stride[i] + j[i]*w.dilation[i] - w.begin[i]
-							if v < 0 || v >= image[i] {
-								continue positions
-							}
-							off += v * st[i]
-						}
-						plane[off] += x[(ch*k+b)*l+p]
-					}
-				}
+				addColumns(y[ch*size:][:size], x[ch*k*l:][:k*l], w, image, count)
 			}
 		})
 		return nil
+	}
+}
+
+// addColumns adds columns [taps, positions] to a plane of shape image, each element where its tap
+// of the window lies at its position; those in the padding are left out. It is the transpose of
+// im2col.
+func addColumns[T floating](plane, columns []T, w window, image, count []int) {
+	tap, at := make([]int, len(image)), make([]int, len(image))
+	positions := product(count)
+	for t := range product(w.size) {
+		unravel(tap, t, w.size)
+	positions:
+		for p, v := range columns[t*positions:][:positions] {
+			unravel(at, p, count)
+			off := 0
+			for i := range at {
+				y := at[i]*w.stride[i] + tap[i]*w.dilation[i] - w.begin[i]
+				if y < 0 || y >= image[i] {
+					continue positions
+				}
+				off = off*image[i] + y
+			}
+			plane[off] += v
+		}
 	}
 }

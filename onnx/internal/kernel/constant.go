@@ -113,12 +113,8 @@ func newRange(s *Spec) (Kernel, error) {
 }
 
 func rangeOf[T number](c *Call) error {
-	for i, t := range c.In {
-		if t.Len() != 1 {
-			return fmt.Errorf("input %d has shape %v where a scalar is expected", i, t.Shape)
-		}
-	}
-	start, limit, delta := data[T](c.In[0])[0], data[T](c.In[1])[0], data[T](c.In[2])[0]
+	start, limit := only[T](c.In[0], "start"), only[T](c.In[1], "limit")
+	delta := only[T](c.In[2], "delta")
 	if delta == 0 || delta != delta {
 		return fmt.Errorf("delta is %v", delta)
 	}

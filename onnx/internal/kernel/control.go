@@ -67,13 +67,7 @@ func newIf(s *Spec) (Kernel, error) {
 	}, nil
 }
 
-// condition is the element of a boolean tensor of one.
-func condition(t *onnx.Tensor) bool {
-	if t.Len() != 1 {
-		try.Fail("the condition has shape %v where one element is expected", t.Shape)
-	}
-	return t.Data.([]bool)[0]
-}
+func condition(t *onnx.Tensor) bool { return only[bool](t, "the condition") }
 
 // Loop runs its body at most M times, as long as the condition holds:
 //
@@ -98,10 +92,7 @@ func newLoop(s *Spec) (Kernel, error) {
 	return func(c *Call) error {
 		turns, on := int64(-1), true
 		if t := c.in(0); t != nil && len(s.In) > 0 {
-			if t.Len() != 1 {
-				return fmt.Errorf("the number of turns has shape %v where one element is expected", t.Shape)
-			}
-			turns = max(0, t.I64()[0])
+			turns = max(0, only[int64](t, "the number of turns"))
 		}
 		if t := c.in(1); t != nil && len(s.In) > 1 {
 			on = condition(t)

@@ -110,7 +110,6 @@ func convTranspose[T floating](t transposedConv) Kernel {
 		in, pos, q := product(xs[2:]), product(sp), product(w.size)
 		c.Parallel(xs[0]*t.group, work(cg, og, q, in)/4, func(lo, hi int) {
 			col := scratch[T](c, og, q, in)
-			at, tp := make([]int, len(sp)), make([]int, len(sp))
 			for item := lo; item < hi; item++ {
 				g := item % t.group
 				clear(col)
@@ -125,25 +124,7 @@ func convTranspose[T floating](t transposedConv) Kernel {
 					if bias != nil {
 						fillRange(dst, bias[g*og+ch])
 					}
-					for tap := 0; tap < q; tap++ {
-						unravel(tp, tap, w.size)
-						src := col[(ch*q+tap)*in : (ch*q+tap+1)*in]
-						for i, v := range src {
-							unravel(at, i, xs[2:])
-							off, inside := 0, true
-							for k := range sp {
-								y := at[k]*w.stride[k] - w.begin[k] + tp[k]*w.dilation[k]
-								if y < 0 || y >= sp[k] {
-									inside = false
-									break
-								}
-								off = off*sp[k] + y
-							}
-							if inside {
-								dst[off] += v
-							}
-						}
-					}
+					addColumns(dst, col[ch*q*in:(ch+1)*q*in], w, sp, xs[2:])
 				}
 			}
 		})

@@ -1,10 +1,6 @@
 package kernel
 
-import (
-	"fmt"
-
-	"fmp/onnx/internal/try"
-)
+import "fmp/onnx/internal/try"
 
 // CumSum and CumProd: exclusive = 0, reverse = 0; running sums and products along the axis in input
 // 1.
@@ -25,11 +21,7 @@ func newCumulative(s *Spec) (Kernel, error) {
 func cumulative[T number](exclusive, reverse, multiply bool) Kernel {
 	return func(c *Call) error {
 		in := c.In[0].Shape
-		if c.In[1].Len() != 1 {
-			return fmt.Errorf("axis has shape %v where a scalar is expected", c.In[1].Shape)
-		}
-		a := try.Get(ints(c.In[1]))
-		ax := try.Get(axisOf(a[0], len(in)))
+		ax := try.Get(axisOf(whole(c.In[1], "axis"), len(in)))
 		out := try.Get(c.New(0, c.In[0].DType, in))
 		x, o := data[T](c.In[0]), data[T](out)
 		if len(o) == 0 {

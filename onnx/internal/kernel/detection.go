@@ -22,19 +22,16 @@ func newNonMaxSuppression(s *Spec) (Kernel, error) {
 			return fmt.Errorf("boxes of shape %v and scores of shape %v: [b, n, 4] and [b, classes, n] "+
 				"are expected", bs, ss)
 		}
-		scalar := func(i int, def float64) (float64, error) {
-			t := c.in(i)
-			if t == nil {
-				return def, nil
-			}
-			if t.Len() != 1 {
-				return 0, fmt.Errorf("input %d has shape %v where a scalar is expected", i, t.Shape)
-			}
-			return t.At(0), nil
+		limit, overlap, least := 0, 0.0, math.Inf(-1)
+		if t := c.in(2); t != nil {
+			limit = whole(t, "max_output_boxes_per_class")
 		}
-		limit := try.Get(scalar(2, 0))
-		overlap := try.Get(scalar(3, 0))
-		least := try.Get(scalar(4, math.Inf(-1)))
+		if t := c.in(3); t != nil {
+			overlap = float64(only[float32](t, "iou_threshold"))
+		}
+		if t := c.in(4); t != nil {
+			least = float64(only[float32](t, "score_threshold"))
+		}
 		boxes, scores := c.In[0].F32(), c.In[1].F32()
 		n := bs[1]
 		var found []int64
@@ -54,7 +51,7 @@ func newNonMaxSuppression(s *Spec) (Kernel, error) {
 				slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(row[j], row[i]) })
 				var chosen []int
 				for _, i := range order {
-					if float64(len(chosen)) >= limit {
+					if len(chosen) >= limit {
 						break
 					}
 					if !slices.ContainsFunc(chosen, func(j int) bool { return intersection(rect[i], rect[j]) > overlap }) {

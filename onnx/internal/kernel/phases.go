@@ -26,17 +26,9 @@ type part struct{ from, first, count int }
 
 // newPhases is for windows on planes of one or two axes.
 func newPhases(w window, in, out []int) (*phases, error) {
-	p := &phases{}
-	var size, dilation [2]int
-	for _, v := range []struct {
-		to   *[2]int
-		from []int
-		fill int
-	}{{&size, w.size, 1}, {&dilation, w.dilation, 1}, {&p.stride, w.stride, 1}, {&p.begin, w.begin, 0},
-		{&p.in, in, 1}, {&p.out, out, 1}} {
-		v.to[0] = v.fill
-		copy(v.to[2-len(v.from):], v.from)
-	}
+	p := &phases{stride: planar(w.stride, 1), begin: planar(w.begin, 0), in: planar(in, 1),
+		out: planar(out, 1)}
+	size, dilation := planar(w.size, 1), planar(w.dilation, 1)
 	remainders := func(axis int) (all []int, at map[int]int) {
 		at = map[int]int{}
 		for i := range min(size[axis], p.stride[axis]) { // they come back after so many taps

@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"fmp/onnx"
 	"fmp/onnx/internal/try"
@@ -284,13 +285,8 @@ func poolSum[T floating](win window, end func(float64, int, int) float64,
 	}
 }
 
-func maximum(v []float64) float64 {
-	m := v[0]
-	for _, x := range v[1:] {
-		m = max(m, x)
-	}
-	return m
-}
+// maximum is NaN where one of v is.
+func maximum[T floating](v []T) float64 { return float64(slices.Max(v)) }
 
 // globalPools: x [n, c, in...] gives [n, c, 1, ..., 1].
 func globalPools(s *Spec, f32 func([]float32) float64,
@@ -299,7 +295,7 @@ func globalPools(s *Spec, f32 func([]float32) float64,
 }
 
 func newGlobalMax(s *Spec) (Kernel, error) {
-	return globalPools(s, widened[float32](maximum), maximum)
+	return globalPools(s, maximum[float32], maximum[float64])
 }
 
 // newGlobalAverage sums in float64.

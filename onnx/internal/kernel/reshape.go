@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"slices"
 
 	"fmp/onnx"
 	"fmp/onnx/internal/try"
@@ -122,21 +123,13 @@ func newUnsqueeze(s *Spec) (Kernel, error) {
 // unsqueeze: axes count in the output, out_a = 1 for a in axes.
 func unsqueeze(c *Call, axes []int) error {
 	in := c.In[0].Shape
-	out := make([]int, len(in)+len(axes))
-	ax := try.Get(axesOf(axes, len(out)))
-	for _, a := range ax {
+	out := slices.Repeat([]int{-1}, len(in)+len(axes))
+	for _, a := range try.Get(axesOf(axes, len(out))) {
 		out[a] = 1
-	}
-	k := 0
-	for i := range out {
-		if out[i] == 0 {
-			out[i] = -1
-		}
 	}
 	for i := range out {
 		if out[i] < 0 {
-			out[i] = in[k]
-			k++
+			out[i], in = in[0], in[1:]
 		}
 	}
 	return c.view(0, 0, out)

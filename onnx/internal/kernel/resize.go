@@ -50,18 +50,10 @@ func newUpsample(s *Spec) (Kernel, error) {
 	fixed := s.floats("scales")
 	return r.kernel(s, func(c *Call) ([]float64, []int) {
 		if t := c.in(1); t != nil {
-			return asFloats(t), nil
+			return converted(t, onnx.Float64).F64(), nil
 		}
-		return asFloats(onnx.Vector(fixed...)), nil
+		return converted(onnx.Vector(fixed...), onnx.Float64).F64(), nil
 	})
-}
-
-func asFloats(t *onnx.Tensor) []float64 {
-	out := make([]float64, t.Len())
-	for i := range out {
-		out[i] = t.At(i)
-	}
-	return out
 }
 
 func newResize(s *Spec) (Kernel, error) {
@@ -86,7 +78,7 @@ func newResize(s *Spec) (Kernel, error) {
 		if scales == nil || scales.Len() == 0 {
 			try.Fail("neither scales nor sizes are given")
 		}
-		return asFloats(scales), nil
+		return converted(scales, onnx.Float64).F64(), nil
 	})
 }
 

@@ -39,9 +39,7 @@ func newSlice(*Spec) (Kernel, error) {
 func slice(c *Call, starts, ends, axes, steps []int) error {
 	in := c.In[0].Shape
 	if axes == nil {
-		for i := range starts {
-			axes = append(axes, i)
-		}
+		axes = upTo(len(starts))
 	}
 	if len(ends) != len(starts) || len(axes) != len(starts) ||
 		(steps != nil && len(steps) != len(starts)) {

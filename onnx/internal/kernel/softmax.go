@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"math"
+	"slices"
 
 	"fmp/onnx"
 	"fmp/onnx/internal/try"
@@ -35,10 +36,7 @@ func exponents(x []float64) {
 }
 
 func softmax(x []float64, exp func([]float64)) {
-	top := math.Inf(-1)
-	for _, v := range x {
-		top = max(top, v)
-	}
+	top := slices.Max(x)
 	for i := range x {
 		x[i] -= top
 	}
@@ -75,9 +73,7 @@ func hardmax(x []float64) {
 			best = i
 		}
 	}
-	for i := range x {
-		x[i] = 0
-	}
+	clear(x)
 	x[best] = 1
 }
 

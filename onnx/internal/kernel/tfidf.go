@@ -58,14 +58,10 @@ func newTfIdf(s *Spec) (Kernel, error) {
 		pool[i] = int64(v)
 	}
 	return countGrams(t, pool, starts, func(x *onnx.Tensor) []int64 {
-		if wide, ok := x.Data.([]int64); ok {
-			return wide
+		if words, ok := x.Data.([]int64); ok {
+			return words
 		}
-		wide := make([]int64, x.Len())
-		for i, v := range data[int32](x) {
-			wide[i] = int64(v)
-		}
-		return wide
+		return wide(data[int32](x))
 	})
 }
 

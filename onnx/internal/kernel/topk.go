@@ -20,7 +20,7 @@ func init() {
 
 func newTopKByAttribute(s *Spec) (Kernel, error) {
 	axis, k := s.int("axis"), s.int("k")
-	count := func(*Call) (int, error) { return k, nil }
+	count := func(*Call) int { return k }
 	return numeric(s, topK[float32](axis, true, count), topK[float64](axis, true, count))
 }
 
@@ -30,21 +30,16 @@ func newTopK(s *Spec) (Kernel, error) {
 		largest = s.bool("largest")
 		s.ignore("sorted")
 	}
-	count := func(c *Call) (int, error) {
-		if c.In[1].Len() != 1 {
-			return 0, fmt.Errorf("k has shape %v where one element is expected", c.In[1].Shape)
-		}
-		return onnx.ClampInt(c.In[1].I64()[0]), nil
-	}
+	count := func(c *Call) int { return whole(c.In[1], "k") }
 	return numeric(s, topK[float32](axis, largest, count), topK[float64](axis, largest, count),
 		topK[int64](axis, largest, count), topK[uint64](axis, largest, count))
 }
 
-func topK[T number](axis int, largest bool, count func(*Call) (int, error)) Kernel {
+func topK[T number](axis int, largest bool, count func(*Call) int) Kernel {
 	return func(c *Call) error {
 		in := c.In[0].Shape
 		ax := try.Get(axisOf(axis, len(in)))
-		k := try.Get(count(c))
+		k := count(c)
 		if k < 0 || k > in[ax] {
 			return fmt.Errorf("k = %d of an axis of size %d", k, in[ax])
 		}

@@ -3,7 +3,6 @@ package kernel
 import (
 	"fmt"
 
-	"fmp/onnx"
 	"fmp/onnx/internal/try"
 )
 
@@ -22,10 +21,7 @@ func newTrilu(s *Spec) (Kernel, error) {
 		}
 		k := 0
 		if t := c.in(1); t != nil {
-			if t.Len() != 1 {
-				return fmt.Errorf("k has shape %v where a scalar is expected", t.Shape)
-			}
-			k = onnx.ClampInt(t.I64()[0])
+			k = whole(t, "k")
 		}
 		out := try.Get(c.New(0, c.In[0].DType, in))
 		clearData(out)

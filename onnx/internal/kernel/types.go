@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 	"fmp/onnx/op"
 )
 
@@ -52,6 +53,26 @@ func data[T any](t *onnx.Tensor) []T {
 //
 //go:noinline
 func ints(t *onnx.Tensor) ([]int, error) { return t.Ints() }
+
+// whole is the one element of an integer tensor, by the name that errors give it.
+func whole(t *onnx.Tensor, what string) int {
+	v, err := ints(t)
+	if err == nil && len(v) != 1 {
+		err = fmt.Errorf("it has shape %v where one element is expected", t.Shape)
+	}
+	if err != nil {
+		try.Fail("%s: %w", what, err)
+	}
+	return v[0]
+}
+
+// only is the one element of a tensor that holds T, by the name that errors give it.
+func only[T any](t *onnx.Tensor, what string) T {
+	if t.Len() != 1 {
+		try.Fail("%s has shape %v where one element is expected", what, t.Shape)
+	}
+	return data[T](t)[0]
+}
 
 // strides of a dense row-major tensor: stride_k = prod_{j>k} shape_j.
 //
