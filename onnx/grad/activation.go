@@ -11,7 +11,8 @@ import (
 // and for x < 0 Celu exp(x / α).
 func init() {
 	unary("Shrink", func(c *call, x, y string) string {
-		return c.mask(c.op("Greater", []string{c.un("Abs", x), c.num(float64(c.attrs.Float("lambd")), x)}), x)
+		return c.mask(c.op("Greater", []string{c.un("Abs", x),
+			c.num(float64(c.attrs.Float("lambd")), x)}), x)
 	})
 	unary("Sigmoid", func(c *call, x, y string) string { return c.mul(y, c.sub(c.num(1, x), y)) })
 	unary("Tanh", func(c *call, x, y string) string { return c.oneMinusSquare(y) })
@@ -27,7 +28,8 @@ func init() {
 		return c.mask(c.op("Greater", []string{x, c.num(float64(c.attrs.Float("alpha")), x)}), x)
 	})
 	unary("Elu", func(c *call, x, y string) string {
-		return c.where(c.positive(x), c.num(1, x), c.add(y, c.num(float64(c.attrs.Float("alpha")), x)))
+		return c.where(c.positive(x), c.num(1, x),
+			c.add(y, c.num(float64(c.attrs.Float("alpha")), x)))
 	})
 	unary("Celu", func(c *call, x, y string) string {
 		alpha := float64(c.attrs.Float("alpha"))

@@ -199,9 +199,7 @@ func (s *subgraph) result(v string, like onnx.ValueInfo) {
 		func(n *onnx.Node) bool { return slices.Contains(n.Outputs, v) })
 	if _, again := s.graph.Output(v); !own || again {
 		like.Name = s.fresh("result")
-		s.graph.Nodes = append(s.graph.Nodes,
-			&onnx.Node{Name: like.Name, Op: "Identity", Inputs: []string{v},
-				Outputs: []string{like.Name}})
+		s.graph.Nodes = append(s.graph.Nodes, identity(v, like.Name))
 	}
 	s.graph.Outputs = append(s.graph.Outputs, like)
 }

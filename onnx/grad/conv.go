@@ -23,21 +23,10 @@ type window struct {
 }
 
 func (w window) padded() bool {
-	for i := range w.begin {
-		if w.begin[i] != 0 || w.end[i] != 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Concat(w.begin, w.end), func(p int) bool { return p != 0 })
 }
 
-func ones(n int) []int {
-	v := make([]int, n)
-	for i := range v {
-		v[i] = 1
-	}
-	return v
-}
+func ones(n int) []int { return slices.Repeat([]int{1}, n) }
 
 // window reads the attributes that Conv, ConvTranspose and the poolings share. x is the tensor that
 // slides under the window; weights is "" for poolings.
@@ -100,12 +89,7 @@ func (w window) attrs(strides, begin, end []int) []onnx.Attr {
 }
 
 func allOnes(v []int) bool {
-	for _, x := range v {
-		if x != 1 {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(v, func(x int) bool { return x != 1 })
 }
 
 func vjpConv(c *call) []string {
@@ -259,8 +243,8 @@ func (c *call) convWeights(w window, x, g, y, weights string) string {
 			ends[i] = c.ints(w.Strides[i]*(sy[2+i].Size-1) + 1)
 		} else {
 			n := c.dim(y, 2+i)
-			ends[i] = c.intOp("Add", c.intOp("Mul", c.intOp("Sub", n, c.ints(1)), c.ints(w.Strides[i])),
-				c.ints(1))
+			ends[i] = c.intOp("Add", c.intOp("Mul", c.intOp("Sub", n, c.ints(1)),
+				c.ints(w.Strides[i])), c.ints(1))
 		}
 	}
 	// Few channels make products that are too narrow: the shifts are then put side by side.
@@ -297,7 +281,8 @@ func (c *call) convWeights(w window, x, g, y, weights string) string {
 	if beside {
 		k := product(w.Kernel)
 		// [M, k...·C]
-		all := c.op("MatMul", []string{gm, c.reshape(c.concat(1+w.dims, parts...), c.ints(-1, k*cg))})
+		all := c.op("MatMul", []string{gm,
+			c.reshape(c.concat(1+w.dims, parts...), c.ints(-1, k*cg))})
 		return c.reshape(c.transpose(c.reshape(all, c.ints(m, k, cg)), 0, 2, 1), c.ints(sw...))
 	}
 	for i, p := range parts {

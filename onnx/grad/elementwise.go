@@ -59,13 +59,18 @@ func init() {
 	unary("Acos", func(c *call, x, y string) string {
 		return c.un("Neg", c.un("Reciprocal", c.un("Sqrt", c.oneMinusSquare(x))))
 	})
-	unary("Atan", func(c *call, x, y string) string { return c.un("Reciprocal", c.onePlusSquare(x)) })
+	unary("Atan", func(c *call, x, y string) string {
+		return c.un("Reciprocal", c.onePlusSquare(x))
+	})
 	unary("Sinh", func(c *call, x, y string) string { return c.un("Cosh", x) })
 	unary("Cosh", func(c *call, x, y string) string { return c.mul(y, c.un("Tanh", x)) })
 	unary("Asinh", func(c *call, x, y string) string { return c.un("Reciprocal", c.un("Cosh", c.un("Asinh", x))) })
 	unary("Acosh", func(c *call, x, y string) string { return c.un("Reciprocal", c.un("Sinh", c.un("Acosh", x))) })
-	unary("Atanh", func(c *call, x, y string) string { return c.un("Reciprocal", c.oneMinusSquare(x)) })
-	for _, op := range []string{"Asinh", "Acosh"} { // y in halves would make an error several times its own
+	unary("Atanh", func(c *call, x, y string) string {
+		return c.un("Reciprocal", c.oneMinusSquare(x))
+	})
+	// y in halves would make an error several times its own
+	for _, op := range []string{"Asinh", "Acosh"} {
 		register(inFloat32(rules[op]), op)
 	}
 }
@@ -130,10 +135,7 @@ func vjpPow(c *call) []string {
 			return c.mul(g, c.scale(c.op("Pow", []string{x, c.num(k-1, x)}), k, x))
 		}), ""}
 	}
-	pf := p
-	if c.dtype(p) != c.dtype(x) {
-		pf = c.cast(p, c.dtype(x))
-	}
+	pf := c.castLike(p, x)
 	gx := c.pull(0, func() string {
 		// 0 * 0^-1 is not a number; x^0 has slope 0.
 		d := c.mul(pf, c.op("Pow", []string{x, c.sub(pf, c.num(1, x))}))
@@ -222,7 +224,8 @@ func vjpClip(c *call) []string {
 		if lo != "" {
 			x = c.op("Max", []string{x, lo})
 		}
-		out[2] = c.reshapeLike(c.sumAll(c.where(c.op("Greater", []string{x, hi}), g, c.num(0, x))), hi)
+		out[2] = c.reshapeLike(c.sumAll(c.where(c.op("Greater", []string{x, hi}), g, c.num(0, x))),
+			hi)
 	}
 	return out
 }
@@ -255,8 +258,6 @@ func vjpDropout(c *call) []string {
 	if ratio == "" {
 		return []string{c.scale(c.mul(c.g(), kept), 2, c.in(0))}
 	}
-	if c.dtype(ratio) != c.dtype(c.in(0)) {
-		ratio = c.cast(ratio, c.dtype(c.in(0)))
-	}
-	return []string{c.div(c.mul(c.g(), kept), c.sub(c.num(1, c.in(0)), ratio))}
+	kept = c.mul(c.g(), kept)
+	return []string{c.div(kept, c.sub(c.num(1, c.in(0)), c.castLike(ratio, c.in(0))))}
 }

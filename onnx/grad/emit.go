@@ -33,8 +33,9 @@ type emitter struct {
 func newEmitter(m *onnx.Model) *emitter {
 	facts := try.Get(shape.Follow(m, maxKnown, onnx.NewBudget(m)))
 	e := &emitter{
-		opset: m.Opset(), graph: m.Graph, info: map[string]onnx.ValueInfo{}, taken: map[string]bool{},
-		made: map[string][]string{}, next: map[string]int{}, shapes: map[string]bool{},
+		opset: m.Opset(), graph: m.Graph, info: map[string]onnx.ValueInfo{},
+		taken: map[string]bool{},
+		made:  map[string][]string{}, next: map[string]int{}, shapes: map[string]bool{},
 		kinds: map[string]onnx.DType{}, facts: facts, budget: onnx.NewBudget(m),
 		constants: map[string]*onnx.Tensor{},
 	}
@@ -357,6 +358,19 @@ func (e *emitter) scale(x string, by float64, like string) string {
 		return e.un("Neg", x)
 	}
 	return e.mul(x, e.num(by, like))
+}
+
+// identity gives a value a second name.
+func identity(v, as string) *onnx.Node {
+	return &onnx.Node{Name: as, Op: "Identity", Inputs: []string{v}, Outputs: []string{as}}
+}
+
+// castLike is x in the element type of like.
+func (e *emitter) castLike(x, like string) string {
+	if d := e.dtype(like); e.dtype(x) != d {
+		return e.cast(x, d)
+	}
+	return x
 }
 
 func (e *emitter) cast(x string, to onnx.DType) string {

@@ -20,8 +20,8 @@ package grad
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"sort"
 	"strings"
 
 	"fmp/onnx"
@@ -76,7 +76,8 @@ func Build(m *onnx.Model, opt Options) (*onnx.Model, error) {
 }
 
 // attempt names the model in the error that a way to differentiate it ends with.
-func attempt(m *onnx.Model, way string, differentiate func() *onnx.Model) (out *onnx.Model, err error) {
+func attempt(m *onnx.Model, way string,
+	differentiate func() *onnx.Model) (out *onnx.Model, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("differentiating %q%s: %w", graphName(m), way, err)
@@ -142,7 +143,8 @@ func reverse(m *onnx.Model, opt Options, names naming) {
 	cot := cotangents{e: e, of: map[string]string{}}
 	seeds := e.seeds(ys, opt.UnitCotangent, names, &cot)
 	for _, w := range opt.WRT {
-		if slices.ContainsFunc(ys, func(y onnx.ValueInfo) bool { return y.Name == w }) && !opt.UnitCotangent {
+		if slices.ContainsFunc(ys, func(y onnx.ValueInfo) bool { return y.Name == w }) &&
+			!opt.UnitCotangent {
 			try.Fail("output %q is given a cotangent, and no gradient is made for it too: name other "+
 				"outputs that are differentiated, or inputs and parameters", w)
 		}
@@ -163,8 +165,7 @@ func reverse(m *onnx.Model, opt Options, names naming) {
 		if v == "" {
 			v = e.filled(w, 0)
 		}
-		g.Nodes = append(g.Nodes,
-			&onnx.Node{Name: name, Op: "Identity", Inputs: []string{v}, Outputs: []string{name}})
+		g.Nodes = append(g.Nodes, identity(v, name))
 		info := e.info[w]
 		outputs = append(outputs, onnx.ValueInfo{Name: name, DType: info.DType, Shape: info.Shape})
 	}
@@ -205,9 +206,7 @@ func (e *emitter) seeds(ys []onnx.ValueInfo, unit bool, names naming,
 			e.info[s] = onnx.ValueInfo{Name: s, DType: y.DType, Shape: y.Shape}
 			if names.free {
 				zero := e.filled(y.Name, 0)
-				e.graph.Nodes = append(e.graph.Nodes,
-					&onnx.Node{Name: s, Op: "Identity", Inputs: []string{zero},
-						Outputs: []string{s}})
+				e.graph.Nodes = append(e.graph.Nodes, identity(zero, s))
 			} else {
 				inputs = append(inputs, e.info[s])
 			}
@@ -402,7 +401,10 @@ func activeValues(e *emitter, nodes []*onnx.Node, wrt []string) map[string]bool 
 // names each operator that is refused once, with a node that uses it and the reason.
 func Supports(m *onnx.Model) error {
 	var errs []error
-	if _, err := attempt(m, "", func() *onnx.Model { errs = refusals(prepare(m)); return nil }); err != nil {
+	if _, err := attempt(m, "", func() *onnx.Model {
+		errs = refusals(prepare(m))
+		return nil
+	}); err != nil {
 		return err
 	}
 	return errors.Join(errs...)
@@ -456,11 +458,4 @@ func refusals(p *onnx.Model) []error {
 }
 
 // Operators lists the operators that have a rule, in alphabetical order.
-func Operators() []string {
-	ops := make([]string, 0, len(rules))
-	for op := range rules {
-		ops = append(ops, op)
-	}
-	sort.Strings(ops)
-	return ops
-}
+func Operators() []string { return slices.Sorted(maps.Keys(rules)) }

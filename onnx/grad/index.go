@@ -126,7 +126,8 @@ func (c *call) padSlice(s *sliced, rank int) string {
 			continue
 		}
 		before[a] = s.starts[i]
-		rest := c.op("Sub", []string{c.dim(x, a), c.op("Gather", []string{c.un("Shape", y), c.ints(a)})})
+		rest := c.op("Sub", []string{c.dim(x, a),
+			c.op("Gather", []string{c.un("Shape", y), c.ints(a)})})
 		after[a] = c.op("Sub", []string{rest, c.ints(s.starts[i])})
 	}
 	return c.op("Pad", []string{c.g(), c.vec(append([]string{c.ints(before...)}, after...)...)})
@@ -135,25 +136,49 @@ func (c *call) padSlice(s *sliced, rank int) string {
 // scatterSlice scatters the cotangent axis by axis, from the last: a slice along several axes is
 // one slice after the other.
 func (c *call) scatterSlice(s *sliced, rank int) string {
+	return c.scatterAxes(s.axes, rank, func(i int, all string) string {
+		part := func(v string) string {
+			return c.op("Slice", []string{v, c.ints(i), c.ints(i + 1), c.ints(0)})
+		}
+		return c.op("Slice", []string{all, part(c.in(1)), part(c.in(2)), c.ints(0),
+			c.ints(s.steps[i])})
+	})
+}
+
+// scatterAxes adds each element of the cotangent to the element of x that it is a copy of, axis by
+// axis, from the last: a node that works on several axes is one node an axis after the other. pick
+// has the node's work on the positions 0, 1, ... of its i-th axis, as a vector.
+func (c *call) scatterAxes(axes []int, rank int, pick func(i int, all string) string) string {
 	x, y, g := c.in(0), c.out(0), c.g()
 	sizes := make([]string, rank) // of g so far
 	for i := range sizes {
 		sizes[i] = c.op("Gather", []string{c.un("Shape", y), c.ints(i)})
 	}
-	for i, a := range slices.Backward(s.axes) {
+	for i, a := range slices.Backward(axes) {
 		n := c.dim(x, a)
 		zero, one := c.constant(onnx.Scalar(int64(0))), c.constant(onnx.Scalar(int64(1)))
 		all := c.op("Range", []string{zero, c.op("Squeeze", []string{n, c.ints(0)}), one})
-		part := func(v string) string { return c.op("Slice", []string{v, c.ints(i), c.ints(i + 1), c.ints(0)}) }
-		kept := c.op("Slice", []string{all, part(c.in(1)), part(c.in(2)), c.ints(0),
-			c.ints(s.steps[i])})
-		shape := ones(rank)
-		shape[a] = -1
-		at := c.op("Expand", []string{c.reshape(kept, c.ints(shape...)), c.vec(sizes...)})
+		at := c.along(a, pick(i, all), sizes)
 		sizes[a] = n
 		g = c.scatterAdd(c.vec(sizes...), at, g, a, c.dtype(x))
 	}
 	return g
+}
+
+// along repeats a vector, which lies along an axis, to a tensor of the given sizes.
+func (c *call) along(axis int, v string, sizes []string) string {
+	line := ones(len(sizes))
+	line[axis] = -1
+	return c.op("Expand", []string{c.reshape(v, c.ints(line...)), c.vec(sizes...)})
+}
+
+// dims are the sizes of all axes of v, each a vector of one.
+func (c *call) dims(v string) []string {
+	out := make([]string, c.rank(v))
+	for i := range out {
+		out[i] = c.dim(v, i)
+	}
+	return out
 }
 
 // bound is a start or end of Slice with step 1 on an axis of n, between 0 and n.
@@ -167,21 +192,15 @@ func bound(v, n int) int {
 // vjpGather adds each row of the cotangent to the row that it was read from.
 func vjpGather(c *call) []string {
 	x, at, g := c.in(0), c.in(1), c.g()
-	r := c.rank(x)
 	axis := c.axis(x)
 	count := c.reshape(c.un("Size", at), c.ints(1))
 	if s, ok := c.sizes(at); ok {
 		count = c.ints(product(s))
 	}
-	parts := make([]string, r)
-	for i := range parts {
-		parts[i] = c.dim(x, i)
-	}
+	parts := c.dims(x)
 	parts[axis] = count
 	flat := c.vec(parts...) // all indices on one axis
-	line := ones(r)
-	line[axis] = -1
-	where := c.op("Expand", []string{c.reshape(at, c.ints(line...)), flat})
+	where := c.along(axis, at, parts)
 	return []string{c.scatterAdd(c.shapeOf(x), where, c.reshape(g, flat), axis, c.dtype(x))}
 }
 
@@ -270,23 +289,10 @@ func vjpPad(c *call) []string {
 		try.Fail("mode %s has no rule; allowed are constant, edge, reflect and wrap", mode)
 	}
 	// Padding the positions 0, 1, ... in the same way tells where each element came from.
-	sizes := make([]string, r)
-	for i := range sizes {
-		sizes[i] = c.op("Gather", []string{c.un("Shape", c.out(0)), c.ints(i)})
-	}
-	for i := len(axes) - 1; i >= 0; i-- {
-		a := axes[i]
-		zero, one := c.constant(onnx.Scalar(int64(0))), c.constant(onnx.Scalar(int64(1)))
-		all := c.op("Range", []string{zero, c.op("Squeeze", []string{c.dim(x, a), c.ints(0)}), one})
+	out[0] = c.scatterAxes(axes, r, func(i int, all string) string {
 		ends := c.op("Gather", []string{pads, c.ints(i, len(axes)+i)})
-		from := c.op("Pad", []string{all, ends}, onnx.StrAttr("mode", mode))
-		shape := ones(r)
-		shape[a] = -1
-		at := c.op("Expand", []string{c.reshape(from, c.ints(shape...)), c.vec(sizes...)})
-		sizes[a] = c.dim(x, a)
-		g = c.scatterAdd(c.vec(sizes...), at, g, a, c.dtype(x))
-	}
-	out[0] = g
+		return c.op("Pad", []string{all, ends}, onnx.StrAttr("mode", mode))
+	})
 	return out
 }
 
@@ -299,16 +305,9 @@ func vjpCompress(c *call) []string {
 		flat := c.scatterAdd(c.reshape(c.un("Size", x), c.ints(1)), at, g, 0, c.dtype(x))
 		return []string{c.reshape(flat, c.shapeOf(x)), ""}
 	}
-	r := c.rank(x)
-	axis := c.axis(x)
-	parts := make([]string, r)
-	for i := range parts {
-		parts[i] = c.dim(x, i)
-	}
+	axis, parts := c.axis(x), c.dims(x)
 	parts[axis] = count
-	line := ones(r)
-	line[axis] = -1
-	where := c.op("Expand", []string{c.reshape(at, c.ints(line...)), c.vec(parts...)})
+	where := c.along(axis, at, parts)
 	return []string{c.scatterAdd(c.shapeOf(x), where, g, axis, c.dtype(x)), ""}
 }
 

@@ -167,7 +167,8 @@ func vjpCumProd(c *call) []string {
 	}
 	backward := boolInt(!reverse)
 	rest := c.emit("Scan", []string{c.filledShape(shape, 0, c.dtype(x)), x, g}, 2,
-		onnx.Attr{Name: "body", Kind: onnx.AttrGraph, Graph: body}, onnx.IntAttr("num_scan_inputs", 2),
+		onnx.Attr{Name: "body", Kind: onnx.AttrGraph, Graph: body},
+		onnx.IntAttr("num_scan_inputs", 2),
 		onnx.IntsAttr("scan_input_axes", axis, axis), onnx.IntsAttr("scan_output_axes", axis),
 		onnx.IntsAttr("scan_input_directions", backward, backward),
 		onnx.IntsAttr("scan_output_directions", backward))

@@ -46,10 +46,7 @@ func vjpBatchNormalization(c *call) []string {
 	eps := float64(c.attrs.Float("epsilon"))
 	others := append([]int{0}, span(2, r)...) // all axes but the channels
 	lift := func(v string) string {           // [C] to [C, 1, ...]
-		if c.dtype(v) != c.dtype(x) {
-			v = c.cast(v, c.dtype(x))
-		}
-		if r == 2 {
+		if v = c.castLike(v, x); r == 2 {
 			return v
 		}
 		return c.reshape(v, c.ints(append([]int{-1}, ones(r-2)...)...))
@@ -106,13 +103,7 @@ func vjpBatchNormalization(c *call) []string {
 func (c *call) batchNormTraining(out []string, lift func(string) string,
 	back func(v, like string) string, others []int, eps float64) {
 	x, g := c.in(0), c.g()
-	channel := func(v string) string {
-		if c.dtype(v) != c.dtype(x) {
-			return c.cast(v, c.dtype(x))
-		}
-		return v
-	}
-	gamma := channel(c.in(1))
+	gamma := c.castLike(c.in(1), x)
 	n := c.size(x, others)
 	mean := c.div(c.sum(x, false, others...), n)
 	centred := c.sub(x, lift(mean))
@@ -191,7 +182,8 @@ func vjpMeanVarianceNormalization(c *call) []string {
 func vjpGroupNormalization(c *call) []string {
 	x, gamma, g := c.in(0), c.in(1), c.g()
 	if r := c.rank(x); r < 2 || c.opset < 21 {
-		try.Fail("an input of rank %d, or of operator set %d; [N, C, ...] and 21 are needed", r, c.opset)
+		try.Fail("an input of rank %d, or of operator set %d; [N, C, ...] and 21 are needed", r,
+			c.opset)
 	}
 	groups := c.attrs.Int("num_groups")
 	channels := c.shape(x)[1]

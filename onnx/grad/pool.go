@@ -29,8 +29,8 @@ func vjpMaxPool(c *call) []string {
 	n := c.un("Size", x)
 	zeros := c.filledShape(c.reshape(n, c.ints(1)), 0, c.dtype(x))
 	flat := c.op("ScatterElements",
-		[]string{zeros, c.reshape(at, c.ints(-1)), c.reshape(g, c.ints(-1))}, onnx.IntAttr("axis", 0),
-		onnx.StrAttr("reduction", "add"))
+		[]string{zeros, c.reshape(at, c.ints(-1)), c.reshape(g, c.ints(-1))},
+		onnx.IntAttr("axis", 0), onnx.StrAttr("reduction", "add"))
 	return []string{c.reshape(flat, c.shapeOf(x))}
 }
 
@@ -223,7 +223,8 @@ func vjpGlobalLpPool(c *call) []string {
 	slope := c.un("Sign", x)
 	if p := c.attrs.Int("p"); p != 1 {
 		norm := c.where(c.op("Equal", []string{y, c.num(0, x)}), c.num(1, x), y)
-		slope = c.mul(slope, c.op("Pow", []string{c.div(c.un("Abs", x), norm), c.num(float64(p-1), x)}))
+		slope = c.mul(slope, c.op("Pow",
+			[]string{c.div(c.un("Abs", x), norm), c.num(float64(p-1), x)}))
 	}
 	return []string{c.mul(c.g(), slope)}
 }

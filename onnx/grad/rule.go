@@ -131,7 +131,7 @@ var constantRule = map[string]bool{
 	"And": true, "Or": true, "Xor": true, "Not": true, "IsNaN": true, "IsInf": true,
 	"ArgMax": true, "ArgMin": true, "NonZero": true, "Hardmax": true,
 	"Sign": true, "Floor": true, "Ceil": true, "Round": true,
-	"RandomNormal": true, "RandomNormalLike": true, "RandomUniform": true, "RandomUniformLike": true,
-	"Bernoulli": true, "Multinomial": true,
+	"RandomNormal": true, "RandomNormalLike": true, "RandomUniform": true,
+	"RandomUniformLike": true, "Bernoulli": true, "Multinomial": true,
 	"BlackmanWindow": true, "HammingWindow": true, "HannWindow": true, "MelWeightMatrix": true,
 }

@@ -75,7 +75,8 @@ func vjpTile(c *call) []string {
 	x := c.in(0)
 	r := c.rank(x)
 	// [r0, d0, r1, d1, ...]
-	shape := c.reshape(c.concat(1, c.unsqueeze(c.in(1), 1), c.unsqueeze(c.shapeOf(x), 1)), c.ints(-1))
+	shape := c.reshape(c.concat(1, c.unsqueeze(c.in(1), 1), c.unsqueeze(c.shapeOf(x), 1)),
+		c.ints(-1))
 	axes := make([]int, r)
 	for i := range axes {
 		axes[i] = 2 * i
@@ -200,8 +201,10 @@ func (c *call) resizeAxes() []string {
 			if constant && i < known.Len() {
 				scale = known.At(i)
 			}
-			if size := float64(float32(max(1, sx[a].Size)) * float32(scale)); size != math.Trunc(size) {
-				try.Fail("align_corners by a scale that gives no whole size has no rule; give sizes in place of scales")
+			size := float64(float32(max(1, sx[a].Size)) * float32(scale))
+			if size != math.Trunc(size) {
+				try.Fail("align_corners by a scale that gives no whole size has no rule; give sizes " +
+					"in place of scales")
 			}
 		}
 		if constant && !bySize && i < known.Len() && known.At(i) == 1 || bySize && len(sy) == r &&

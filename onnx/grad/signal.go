@@ -134,12 +134,12 @@ func vjpSTFT(c *call) []string {
 		// Frames and positions become one axis, along which they are added up.
 		u = c.op("Reshape", []string{u, c.vec(c.dim(x, 0), c.ints(-1), parts)})
 		flat := c.op("Reshape", []string{at, c.ints(1, -1, 1)})
-		out[0] = c.as(c.scatterAdd(c.shapeOf(x), c.op("Expand", []string{flat, c.un("Shape", u)}), u,
-			1, c.dtype(x)), x)
+		out[0] = c.as(c.scatterAdd(c.shapeOf(x), c.op("Expand", []string{flat, c.un("Shape", u)}),
+			u, 1, c.dtype(x)), x)
 	}
 	if window != "" && c.wants(2) {
-		out[2] = c.as(c.sum(c.mul(bar, c.op("Gather", []string{x, at}, onnx.IntAttr("axis", 1))), false,
-			0, 1, 3), window)
+		out[2] = c.as(c.sum(c.mul(bar, c.op("Gather", []string{x, at}, onnx.IntAttr("axis", 1))),
+			false, 0, 1, 3), window)
 	}
 	return out
 }

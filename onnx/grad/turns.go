@@ -27,7 +27,8 @@ type scanning struct {
 }
 
 func vjpLoop(c *call) []string {
-	return c.vjpTurns(scanning{lead: 2, skip: 1, carried: c.node.Inputs[min(2, len(c.node.Inputs)):], counts: true})
+	return c.vjpTurns(scanning{lead: 2, skip: 1,
+		carried: c.node.Inputs[min(2, len(c.node.Inputs)):], counts: true})
 }
 
 func vjpScan(c *call) []string {
@@ -177,8 +178,7 @@ func (t *turns) receive() {
 // give makes the node give a value of its body for every turn, and returns the new output.
 func (t *turns) give(name string, info onnx.ValueInfo) string {
 	inner, outer := t.fresh("kept"), t.fresh("kept")
-	t.primal.Nodes = append(t.primal.Nodes,
-		&onnx.Node{Name: inner, Op: "Identity", Inputs: []string{name}, Outputs: []string{inner}})
+	t.primal.Nodes = append(t.primal.Nodes, identity(name, inner))
 	given := info
 	given.Name = inner
 	t.primal.Outputs = append(t.primal.Outputs, given)
@@ -229,11 +229,8 @@ func (t *turns) replay() {
 		t.take(v, t.inAxes[i], t.place(t.inBack, i), t.input(carried+i))
 	}
 	if t.counts {
-		s.graph.Nodes = append(s.graph.Nodes,
-			&onnx.Node{Name: s.inputs[0], Op: "Identity", Inputs: []string{t.at},
-				Outputs: []string{s.inputs[0]}},
-			&onnx.Node{Name: s.inputs[1], Op: "Identity", Inputs: []string{t.on},
-				Outputs: []string{s.inputs[1]}})
+		s.graph.Nodes = append(s.graph.Nodes, identity(t.at, s.inputs[0]),
+			identity(t.on, s.inputs[1]))
 	}
 	for i := carried; i < t.outputs; i++ {
 		v := t.cot[i]
