@@ -111,7 +111,7 @@ func TestErrors(t *testing.T) {
 	}
 	s := must.Get(run.New(classifier(), run.Memory(1000)))(t)
 	must.Fail(s.Run(t.Context(), map[string]*onnx.Tensor{"image": onnx.ZerosF32(1, 3, 224, 223)}))(t,
-		`"image" has shape [1 3 224 223]`, "a wrong shape")
+		`was given float32[1 3 224 223]`, "a wrong shape")
 	short := &onnx.Tensor{DType: onnx.Float32, Shape: []int{1, 3, 224, 224}, Data: make([]float32, 5)}
 	must.Fail(s.Run(t.Context(), map[string]*onnx.Tensor{"image": short}))(t, "holds 5",
 		"a short slice")

@@ -75,7 +75,8 @@ func (v *value) SetTensor(t tensor.Tensor) error {
 		v.fed = true
 		return nil
 	}
-	v.declared = onnx.TypeOfSlice(reflect.MakeSlice(reflect.SliceOf(t.Dtype().Type), 0, 0).Interface())
+	none := reflect.MakeSlice(reflect.SliceOf(t.Dtype().Type), 0, 0)
+	v.declared = onnx.TypeOfSlice(none.Interface())
 	return nil
 }
 

@@ -207,7 +207,8 @@ func toONNX(t tensor.Tensor) (*onnx.Tensor, error) {
 		t = c
 	}
 	data := t.Data()
-	if v := reflect.ValueOf(data); v.Kind() != reflect.Slice { // one element comes without its slice
+	// one element comes without its slice
+	if v := reflect.ValueOf(data); v.Kind() != reflect.Slice {
 		s := reflect.MakeSlice(reflect.SliceOf(v.Type()), 1, 1)
 		s.Index(0).Set(v)
 		data = s.Interface()

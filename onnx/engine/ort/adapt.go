@@ -63,7 +63,8 @@ func (a *adapted) adaptInputs() {
 	g := a.model.Graph
 	for i, v := range g.Inputs {
 		if noScalar(v) && a.model.Opset() >= 5 {
-			row, scalar := pass.Unique(a.taken, v.Name+"/row"), pass.Unique(a.taken, v.Name+"/scalar")
+			row, scalar := pass.Unique(a.taken, v.Name+"/row"),
+				pass.Unique(a.taken, v.Name+"/scalar")
 			g.Initializers[scalar] = onnx.NewTensor([]int64{}, 0)
 			g.Nodes = append([]*onnx.Node{{Op: "Reshape", Inputs: []string{row, scalar},
 				Outputs: []string{v.Name}}}, g.Nodes...)
@@ -120,7 +121,8 @@ func (a *adapted) adaptOutput(v onnx.ValueInfo, input bool) {
 		a.row = pass.Unique(a.taken, "ort/row")
 		g.Initializers[a.row] = onnx.Vector[int64](-1)
 	}
-	elements, shape := pass.Unique(a.taken, v.Name+"/elements"), pass.Unique(a.taken, v.Name+"/shape")
+	elements, shape := pass.Unique(a.taken, v.Name+"/elements"),
+		pass.Unique(a.taken, v.Name+"/shape")
 	add("Reshape", []string{from, a.row}, elements)
 	add("Shape", []string{from}, shape) // the runtime has none of the types that are cast
 	o.at = a.fetch(onnx.ValueInfo{Name: elements, DType: dtype,

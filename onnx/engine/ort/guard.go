@@ -25,17 +25,19 @@ type guard struct {
 func guarded(m *onnx.Model) *onnx.Graph {
 	taken := map[string]bool{}
 	m.Graph.AddNames(taken)
-	return guard{opsets: m.Opsets, taken: taken, inferred: sync.OnceValue(func() map[string]onnx.ValueInfo {
-		types, _ := shape.Types(m) // of a model in error, the runtime says so
-		return types
-	})}.graph(m.Graph, nil, nil)
+	return guard{opsets: m.Opsets, taken: taken,
+		inferred: sync.OnceValue(func() map[string]onnx.ValueInfo {
+			types, _ := shape.Types(m) // of a model in error, the runtime says so
+			return types
+		})}.graph(m.Graph, nil, nil)
 }
 
 // farthest is beyond every diagonal of a matrix.
 const farthest = 1 << 30
 
 // graph returns g with its nodes restated; types and constants are those of the values around it.
-func (w guard) graph(g *onnx.Graph, types map[string]onnx.DType, constants map[string]*onnx.Tensor) *onnx.Graph {
+func (w guard) graph(g *onnx.Graph, types map[string]onnx.DType,
+	constants map[string]*onnx.Tensor) *onnx.Graph {
 	own, fixed := map[string]onnx.DType{}, map[string]*onnx.Tensor{}
 	maps.Copy(own, types)
 	maps.Copy(fixed, constants)
@@ -85,7 +87,8 @@ func (w guard) graph(g *onnx.Graph, types map[string]onnx.DType, constants map[s
 }
 
 // node restates one node, which it does not change.
-func (w guard) node(n *onnx.Node, types map[string]onnx.DType, constants map[string]*onnx.Tensor) []*onnx.Node {
+func (w guard) node(n *onnx.Node, types map[string]onnx.DType,
+	constants map[string]*onnx.Tensor) []*onnx.Node {
 	var nodes []*onnx.Node
 	emit := func(op, out string, in ...string) string {
 		nodes = append(nodes, &onnx.Node{Name: out, Op: op, Inputs: in, Outputs: []string{out}})
@@ -116,9 +119,10 @@ func (w guard) node(n *onnx.Node, types map[string]onnx.DType, constants map[str
 		nodes[len(nodes)-1].Attrs = []onnx.Attr{onnx.IntAttr("allowzero", 1)}
 	case n.Op == "Trilu" && by != "":
 		n = onnx.CloneNode(n)
-		n.Inputs[1] = emit("Clip", name("diagonal"), by, number(onnx.Int64, -farthest), number(onnx.Int64, farthest))
-	case n.Domain == "" && (n.Op == "Div" || n.Op == "Mod") && (d == onnx.Int32 || d == onnx.Int64) &&
-		len(n.Outputs) == 1 && mayNegate(constants[by]):
+		n.Inputs[1] = emit("Clip", name("diagonal"), by, number(onnx.Int64, -farthest),
+			number(onnx.Int64, farthest))
+	case n.Domain == "" && (n.Op == "Div" || n.Op == "Mod") &&
+		(d == onnx.Int32 || d == onnx.Int64) && len(n.Outputs) == 1 && mayNegate(constants[by]):
 		// x / y = (x / (y + 2t)) (1 - 2t) where t is 1 for y = -1, else 0; the remainder by 1 is that by -1.
 		out := n.Outputs[0]
 		n = onnx.CloneNode(n)
@@ -143,7 +147,8 @@ func (w guard) node(n *onnx.Node, types map[string]onnx.DType, constants map[str
 //	prod_i floor((image_i + pads_i + pads_{i+d} - dilation_i (block_i - 1) - 1) / stride_i + 1)
 //
 // and 0 where a side of the image or of the block is below 1. No side counts more than farthest.
-func columns(n *onnx.Node, do func(op string, in ...string) string, ints func(...int64) string) (to, block string) {
+func columns(n *onnx.Node, do func(op string, in ...string) string,
+	ints func(...int64) string) (to, block string) {
 	list := func(attr string, otherwise int64) []int64 {
 		if a, _ := n.Attr(attr); len(a.Ints) > 0 {
 			return a.Ints
@@ -156,9 +161,12 @@ func columns(n *onnx.Node, do func(op string, in ...string) string, ints func(..
 		both[i] = pads[i] + pads[len(pads)-len(both)+i]
 	}
 	stride, image := ints(list("strides", 1)...), do("Min", n.Inputs[1], ints(farthest))
-	block = do("Max", n.Inputs[2], do("Min", image, ints(1)), ints(1)) // of as many sides as the image
-	extent := do("Mul", do("Sub", do("Min", block, ints(farthest)), ints(1)), ints(list("dilations", 1)...))
-	room := do("Sub", do("Add", do("Add", image, ints(both...)), do("Sub", stride, ints(1))), extent)
+	// of as many sides as the image
+	block = do("Max", n.Inputs[2], do("Min", image, ints(1)), ints(1))
+	extent := do("Mul", do("Sub", do("Min", block, ints(farthest)), ints(1)),
+		ints(list("dilations", 1)...))
+	room := do("Sub", do("Add", do("Add", image, ints(both...)), do("Sub", stride, ints(1))),
+		extent)
 	there := do("Max", do("Min", image, n.Inputs[2], ints(1)), ints(0))
 	count := do("Mul", do("Div", do("Max", room, ints(0)), stride), there)
 	return do("ScatterElements", do("Shape", n.Inputs[0]), ints(2), do("ReduceProd", count)), block

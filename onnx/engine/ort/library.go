@@ -59,8 +59,8 @@ func FindLibrary(setting string) (path string, tried []string, err error) {
 				continue
 			}
 			if v, ok := fileVersion(p); ok && older(v, MinVersion) {
-				tried = append(tried, fmt.Sprintf("%s (version %s is too old, %s is the oldest that works)",
-					p, v, MinVersion))
+				tried = append(tried, fmt.Sprintf(
+					"%s (version %s is too old, %s is the oldest that works)", p, v, MinVersion))
 				continue
 			}
 			return p, append(tried, p), nil

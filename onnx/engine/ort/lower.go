@@ -132,7 +132,8 @@ func spellOut(m *onnx.Model) error {
 			continue
 		}
 		spelt, err := spell.Spell(n, spell.Around{
-			Opset: onnx.ClampInt(m.Opset()), Type: func(v string) onnx.DType { return types[v].DType },
+			Opset: onnx.ClampInt(m.Opset()),
+			Type:  func(v string) onnx.DType { return types[v].DType },
 			Shape: func(v string) []onnx.Dim { return types[v].Shape },
 			Fresh: func(base string) string { return pass.Unique(taken, base) },
 		})
@@ -167,7 +168,8 @@ func restate(m *onnx.Model) {
 			n.Attrs = append(n.Attrs, onnx.StrAttr("locale", systemLocale))
 		case n.Op == "AveragePool" && unpadded(n):
 			n = onnx.CloneNode(n)
-			n.Attrs = slices.DeleteFunc(n.Attrs, func(a onnx.Attr) bool { return a.Name == "count_include_pad" })
+			n.Attrs = slices.DeleteFunc(n.Attrs,
+				func(a onnx.Attr) bool { return a.Name == "count_include_pad" })
 		case n.Op == "ReverseSequence" && newer && len(n.Inputs) == 2:
 			n = onnx.CloneNode(n)
 			one, lengths := pass.Unique(taken, "one"), pass.Unique(taken, "lengths")

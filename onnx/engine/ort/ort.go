@@ -238,7 +238,9 @@ var providers = []struct {
 		}
 		return err
 	}},
-	{"coreml", func(so *ortgo.SessionOptions) error { return so.AppendExecutionProviderCoreMLV2(nil) }},
+	{"coreml", func(so *ortgo.SessionOptions) error {
+		return so.AppendExecutionProviderCoreMLV2(nil)
+	}},
 	{"dml", func(so *ortgo.SessionOptions) error {
 		if err := so.SetMemPattern(false); err != nil { // DirectML asks for it
 			return err

@@ -174,7 +174,8 @@ func describe(m *onnx.Model) (*onnx.Model, error) {
 				continue
 			}
 			v.DType = fromRuntime(o.DataType)
-			if v.Shape == nil && len(o.Dimensions) > 0 { // none: a scalar, or a rank that is not known
+			// none: a scalar, or a rank that is not known
+			if v.Shape == nil && len(o.Dimensions) > 0 {
 				for _, d := range o.Dimensions {
 					if d < 0 {
 						v.Shape = append(v.Shape, onnx.Symbolic(""))
@@ -239,11 +240,11 @@ func (s *session) run(ctx context.Context, feeds, fetch map[string]*onnx.Tensor)
 	if err := engine.Stopped(ctx); err != nil { // a short run would end before it is terminated
 		return err
 	}
-	if err := s.check(feeds, fetch); err != nil {
+	if err := engine.Check(s, feeds, fetch); err != nil {
 		return err
 	}
-	c := &call{session: s, in: make([]ortgo.Value, len(s.feeds)), out: make([]ortgo.Value, s.fetched),
-		given: make([]bool, s.fetched)}
+	c := &call{session: s, in: make([]ortgo.Value, len(s.feeds)),
+		out: make([]ortgo.Value, s.fetched), given: make([]bool, s.fetched)}
 	defer c.release()
 	if err := c.feed(feeds); err != nil {
 		return err
@@ -404,77 +405,6 @@ func (o output) assemble(got []*onnx.Tensor) (*onnx.Tensor, error) {
 		t = carried(t, o.cast)
 	}
 	return t.Reshape(shape...)
-}
-
-// check compares feeds and fetched outputs with the model's declarations.
-func (s *session) check(feeds, fetch map[string]*onnx.Tensor) error {
-	var missing []string
-	for _, in := range s.inputs {
-		t, ok := feeds[in.Name]
-		if !ok {
-			missing = append(missing, fmt.Sprintf("%q (%s)", in.Name, in.Type()))
-			continue
-		}
-		if err := fits(t, in); err != nil {
-			return fmt.Errorf("input %q: %w", in.Name, err)
-		}
-	}
-	if len(missing) > 0 {
-		return fmt.Errorf("input %s is missing", strings.Join(missing, ", "))
-	}
-	if len(feeds) > len(s.inputs) {
-		for name := range feeds {
-			if named(s.inputs, name) < 0 {
-				return fmt.Errorf("there is no input %q; the inputs are %s", name,
-					nameList(s.inputs))
-			}
-		}
-	}
-	outs := s.Outputs()
-	for name, t := range fetch {
-		i := named(outs, name)
-		if i < 0 {
-			return fmt.Errorf("there is no output %q; the outputs are %s", name, nameList(outs))
-		}
-		if t == nil {
-			continue
-		}
-		if err := fits(t, outs[i]); err != nil {
-			return fmt.Errorf("output %q: %w", name, err)
-		}
-	}
-	return nil
-}
-
-// fits checks a tensor against a declared type; an axis without a known size takes any.
-func fits(t *onnx.Tensor, v onnx.ValueInfo) error {
-	if err := onnx.CheckTensor(t); err != nil {
-		return err
-	}
-	bad := v.DType != onnx.Undefined && t.DType != v.DType
-	if v.Shape != nil {
-		bad = bad || len(t.Shape) != len(v.Shape)
-		for i := 0; !bad && i < len(t.Shape); i++ {
-			bad = v.Shape[i].IsKnown() && v.Shape[i].Size != t.Shape[i]
-		}
-	}
-	if bad {
-		return fmt.Errorf("the model declares %s and was given %v", v.Type(), t)
-	}
-	return nil
-}
-
-func named(vs []onnx.ValueInfo, name string) int {
-	return slices.IndexFunc(vs, func(v onnx.ValueInfo) bool { return v.Name == name })
-}
-
-func nameList(vs []onnx.ValueInfo) string {
-	names := make([]string, len(vs))
-	for i, v := range vs {
-		names[i] = fmt.Sprintf("%q", v.Name)
-	}
-	slices.Sort(names)
-	return strings.Join(names, ", ")
 }
 
 // plainError is an error of the ONNX Runtime in one line, without onnxruntime_go's words about

@@ -139,7 +139,8 @@ func wrap(t *onnx.Tensor, ptr unsafe.Pointer) (*value, error) {
 	case t.DType == onnx.String:
 		v.ort, err = wrapStrings(t)
 	case t.DType == onnx.Float16 || t.DType == onnx.BFloat16:
-		v.ort, err = wrapBytes(t, func() []byte { return unsafe.Slice((*byte)(ptr), 2*v.n) }, &v.pin)
+		v.ort, err = wrapBytes(t, func() []byte { return unsafe.Slice((*byte)(ptr), 2*v.n) },
+			&v.pin)
 	case t.DType.IsNarrow():
 		v.data = nil // packed, which is a copy
 		v.ort, err = wrapBytes(t, func() []byte { return onnx.PackedData(t) }, &v.pin)

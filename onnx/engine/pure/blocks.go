@@ -230,9 +230,9 @@ func (w *watch) cut(in []*onnx.Tensor, size, steps int) *blocks {
 }
 
 // byElement are operators of one value, the others being parameters of one number.
-var byElement = []string{"Abs", "Cast", "Ceil", "Clip", "DequantizeLinear", "Elu", "Erf", "Exp", "Floor",
-	"Gelu", "HardSigmoid", "HardSwish", "Identity", "LeakyRelu", "Log", "Mish", "Neg", "QuantizeLinear",
-	"Reciprocal", "Relu", "Sigmoid", "Softplus", "Sqrt", "Tanh"}
+var byElement = []string{"Abs", "Cast", "Ceil", "Clip", "DequantizeLinear", "Elu", "Erf", "Exp",
+	"Floor", "Gelu", "HardSigmoid", "HardSwish", "Identity", "LeakyRelu", "Log", "Mish", "Neg",
+	"QuantizeLinear", "Reciprocal", "Relu", "Sigmoid", "Softplus", "Sqrt", "Tanh"}
 
 // apart reports whether a node treats every image by itself. varying are its inputs that hold
 // images along their first axes; the others are constants.
@@ -272,7 +272,9 @@ func apart(n *onnx.Node, opset int, c *kernel.Call, varying []bool) bool {
 		return notFirst(x, axesOf(attrs, c)...)
 	}
 	return slices.Contains(byElement, n.Op) &&
-		!slices.ContainsFunc(c.In[1:], func(t *onnx.Tensor) bool { return t != nil && t.Len() != 1 })
+		!slices.ContainsFunc(c.In[1:], func(t *onnx.Tensor) bool {
+			return t != nil && t.Len() != 1
+		})
 }
 
 // firstVaries reports whether a node's first input alone holds images, and a value of as many axes
@@ -298,10 +300,7 @@ func axesOf(attrs op.Values, c *kernel.Call) []int {
 	if len(c.In) < 2 || c.In[1] == nil {
 		return attrs.Ints("axes")
 	}
-	axes := make([]int, c.In[1].Len())
-	for i := range axes {
-		axes[i] = int(c.In[1].At(i))
-	}
+	axes, _ := c.In[1].Ints()
 	return axes
 }
 

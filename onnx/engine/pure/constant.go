@@ -60,8 +60,8 @@ const minFolded = 1 << 10
 
 // evaluate runs a node of one output on constants, in memory from a pool.
 func (c *compiler) evaluate(pool *kernel.Pool, st step, in ...*onnx.Tensor) (*onnx.Tensor, error) {
-	call := kernel.NewCall(&kernel.Env{Pool: pool, Threads: 1, Reproducible: c.reproducible}, len(in),
-		1)
+	call := kernel.NewCall(&kernel.Env{Pool: pool, Threads: 1, Reproducible: c.reproducible},
+		len(in), 1)
 	call.Want[0] = true
 	copy(call.In, in)
 	if err := call.Do(st.run); err != nil {

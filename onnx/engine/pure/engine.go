@@ -29,7 +29,8 @@ func New(o engine.Options) (engine.Engine, error) {
 			o.Threads, MaxThreads)
 	}
 	if o.Bytes < 0 {
-		return nil, fmt.Errorf("engine pure: memory of %d bytes; allowed are 0 (no bound) and up", o.Bytes)
+		return nil, fmt.Errorf("engine pure: memory of %d bytes; allowed are 0 (no bound) and up",
+			o.Bytes)
 	}
 	n := cmp.Or(o.Threads, runtime.GOMAXPROCS(0))
 	return &pureEngine{opts: o, threads: n}, nil

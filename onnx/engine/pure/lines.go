@@ -88,7 +88,8 @@ func (p *planner) gelu(value string) (parts []*onnx.Node, last *onnx.Node) {
 		next := p.only(one)
 		parts = []*onnx.Node{first, erf, one, next, other}
 		switch {
-		case p.times(other, value, 0.5) && p.only(other) == next && isProduct(next): // (x/2) (1 + erf)
+		// (x/2) (1 + erf)
+		case p.times(other, value, 0.5) && p.only(other) == next && isProduct(next):
 			return parts, next
 		case next == other && isProduct(next): // x (1 + erf), of which half
 			if last = p.only(next); p.times(last, next.Outputs[0], 0.5) {

@@ -20,7 +20,6 @@ type plan struct {
 	slot      map[string]int // by name
 	constants map[int]*onnx.Tensor
 	steps     []step
-	isOutput  []bool
 	// uses counts the steps that read a value, and one more for a graph output.
 	uses []int
 }
@@ -55,8 +54,10 @@ func compile(m *onnx.Model, reproducible bool) (p *plan, err error) {
 		try.Do(pass.Upgrade(m, 9))
 	}
 	opset := onnx.ClampInt(m.Opset())
-	if opset == 0 && !slices.ContainsFunc(m.Graph.Nodes, func(n *onnx.Node) bool { return n.Domain == "" }) {
-		opset = onnx.MaxOpset // a model of other domains alone need not import the standard operators
+	if opset == 0 && !slices.ContainsFunc(m.Graph.Nodes,
+		func(n *onnx.Node) bool { return n.Domain == "" }) {
+		// a model of other domains alone need not import the standard operators
+		opset = onnx.MaxOpset
 	}
 	if opset < 1 || opset > onnx.MaxOpset {
 		return nil, &UnsupportedError{

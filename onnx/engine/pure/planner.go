@@ -59,7 +59,8 @@ func (p *planner) refuse(n *onnx.Node, err error) {
 		return
 	}
 	p.refused = append(p.refused,
-		Unsupported{Node: n.Called(), Op: n.Op, Domain: n.Domain, Reason: err.Error(), Wrong: p.wrong(n)})
+		Unsupported{Node: n.Called(), Op: n.Op, Domain: n.Domain, Reason: err.Error(),
+			Wrong: p.wrong(n)})
 }
 
 // wrong reports whether the operator set has no such operator as a node's, or the operator none of its
@@ -253,7 +254,8 @@ func (p *planner) node(n *onnx.Node) {
 	try.Do(p.operands(&st, s))
 	for i, d := range p.ready[n].in {
 		if s.In[i] != d {
-			p.refuse(n, fmt.Errorf("input %d is of %v where its zero point is of %v", i, s.In[i], d))
+			p.refuse(n, fmt.Errorf("input %d is of %v where its zero point is of %v", i, s.In[i],
+				d))
 			return
 		}
 	}
@@ -400,7 +402,6 @@ func (p *planner) finish() error {
 	pl := p.plan
 	pl.slots = len(p.types)
 	pl.uses = make([]int, pl.slots)
-	pl.isOutput = make([]bool, pl.slots)
 	for i, v := range p.graph.Outputs {
 		k, ok := pl.slot[v.Name]
 		if !ok {
@@ -414,7 +415,6 @@ func (p *planner) finish() error {
 			pl.outputs = append([]onnx.ValueInfo{}, pl.outputs...)
 			pl.outputs[i].DType = p.types[k]
 		}
-		pl.isOutput[k] = true
 		pl.uses[k]++
 	}
 	for _, st := range pl.steps {

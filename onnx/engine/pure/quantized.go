@@ -171,12 +171,14 @@ func (v *integers) pad(n, with *onnx.Node, out *quantizedValue) bool {
 
 // withPadding returns a convolution of weights w that does the padding of the bytes x as well, where nothing
 // else reads those.
-func (v *integers) withPadding(n *onnx.Node, x *quantizedValue, w *onnx.Tensor) (*padding, *onnx.Node) {
+func (v *integers) withPadding(n *onnx.Node, x *quantizedValue,
+	w *onnx.Tensor) (*padding, *onnx.Node) {
 	before := v.padded[x.name]
 	if n.Op != "Conv" || before == nil || v.soleReader(x.name) != x.node || v.soleReader(n.Inputs[0]) != n {
 		return nil, nil
 	}
-	wider := kernel.WithPadding(&kernel.Spec{Node: n, Opset: v.opset, Const: []*onnx.Tensor{nil, w}}, before.of)
+	wider := kernel.WithPadding(&kernel.Spec{Node: n, Opset: v.opset,
+		Const: []*onnx.Tensor{nil, w}}, before.of)
 	if wider == nil {
 		return nil, nil
 	}
@@ -222,7 +224,8 @@ func (v *integers) replace(n *onnx.Node, k kernel.Kernel, err error,
 	if err != nil {
 		return // it runs on float32, or is refused there
 	}
-	with, run := &onnx.Node{Name: n.Name, Op: n.Op, Outputs: out.node.Outputs}, ready{run: k, out: out.q.DType}
+	with, run := &onnx.Node{Name: n.Name, Op: n.Op, Outputs: out.node.Outputs},
+		ready{run: k, out: out.q.DType}
 	for _, a := range in {
 		with.Inputs, run.in = append(with.Inputs, a.name), append(run.in, a.q.DType)
 	}
@@ -344,10 +347,11 @@ func (v *integers) product(n *onnx.Node) {
 		if next == nil || next.Op != "Relu" && next.Op != "Clip" {
 			break
 		}
-		then := v.following(next, last.Outputs[0], func(name string) (onnx.DType, *onnx.Tensor, bool) {
-			t := v.constant(name)
-			return typeOf(t), t, t != nil
-		})
+		then := v.following(next, last.Outputs[0],
+			func(name string) (onnx.DType, *onnx.Tensor, bool) {
+				t := v.constant(name)
+				return typeOf(t), t, t != nil
+			})
 		if then == nil || !kernel.CanFollow(s, then, w.Shape[0]) {
 			return
 		}
@@ -422,7 +426,8 @@ func (v *integers) known(name string, axis int) (t, scale, zero *onnx.Tensor) {
 // one for all.
 func (v *integers) weights(n *onnx.Node) (w, scale, zero *onnx.Tensor) {
 	outputs := 0
-	if trans, ok := n.Attr("transB"); n.Op == "MatMul" || n.Op == "Gemm" && (!ok || trans.Int == 0) {
+	if trans, ok := n.Attr("transB"); n.Op == "MatMul" ||
+		n.Op == "Gemm" && (!ok || trans.Int == 0) {
 		outputs = 1
 	}
 	w, scale, zero = v.known(n.Inputs[1], outputs)

@@ -43,8 +43,9 @@ func newFrame(p *plan, env *kernel.Env) *frame {
 
 // body is a graph within a node.
 type body struct {
-	plan  *plan
-	first int // where the node's call has the first of the values that the graph takes from around it
+	plan *plan
+	// where the node's call has the first of the values that the graph takes from around it
+	first int
 	frame *frame
 }
 
@@ -162,7 +163,7 @@ func (s *session) Run(ctx context.Context, feeds, fetch map[string]*onnx.Tensor)
 	if s.closed {
 		return fmt.Errorf("engine pure: the session is closed")
 	}
-	if err := s.check(feeds, fetch); err != nil {
+	if err := engine.Check(s, feeds, fetch); err != nil {
 		return fmt.Errorf("engine pure: %w", err)
 	}
 	for _, f := range s.files {
@@ -206,52 +207,6 @@ func (s *session) Run(ctx context.Context, feeds, fetch map[string]*onnx.Tensor)
 // exact says that a tensor's buffer is not much larger than the tensor, so that giving it away
 // wastes nothing.
 func exact(t *onnx.Tensor) bool { return kernel.Capacity(t.Data) <= t.Len()+t.Len()/8+64 }
-
-func (s *session) check(feeds, fetch map[string]*onnx.Tensor) error {
-	p := s.plan
-	for _, v := range p.inputs {
-		t, ok := feeds[v.Name]
-		if !ok || t == nil {
-			return fmt.Errorf("input %q is not fed; the inputs are %v", v.Name, p.inputs)
-		}
-		if err := onnx.CheckTensor(t); err != nil {
-			return fmt.Errorf("input %q: %w", v.Name, err)
-		}
-		if t.DType != v.DType {
-			return fmt.Errorf("input %q is %v where %v is expected", v.Name, t.DType, v.DType)
-		}
-		if v.Shape == nil {
-			continue
-		}
-		ok = len(t.Shape) == len(v.Shape)
-		for k := 0; ok && k < len(t.Shape); k++ {
-			ok = !v.Shape[k].IsKnown() || v.Shape[k].Size == t.Shape[k]
-		}
-		if !ok {
-			return fmt.Errorf("input %q has shape %v where %s is expected", v.Name, t.Shape,
-				v.Type())
-		}
-	}
-	for name := range feeds {
-		if !slices.ContainsFunc(p.inputs, func(v onnx.ValueInfo) bool { return v.Name == name }) {
-			return fmt.Errorf("%q is fed and is no input of the model; the inputs are %v", name,
-				p.inputs)
-		}
-	}
-	for name, t := range fetch {
-		k, ok := p.slot[name]
-		if !ok || !p.isOutput[k] {
-			return fmt.Errorf("%q is fetched and is no output of the model; the outputs are %v", name,
-				s.Outputs())
-		}
-		if t != nil {
-			if err := onnx.CheckTensor(t); err != nil {
-				return fmt.Errorf("output %q: %w", name, err)
-			}
-		}
-	}
-	return nil
-}
 
 // step runs one node and releases the values that no later node reads.
 func (f *frame) step(st *step, c *kernel.Call) error {
