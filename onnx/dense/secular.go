@@ -1,6 +1,7 @@
 package dense
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -46,18 +47,13 @@ func (j *join) solve() {
 		}
 	}
 	slices.SortFunc(order, func(a, b int) int {
-		switch {
-		case j.d[a] < j.d[b]:
-			return -1
-		case j.d[a] > j.d[b]:
-			return 1
-		}
-		return a - b
+		return cmp.Or(cmp.Compare(j.d[a], j.d[b]), a-b)
 	})
 	moved, kept := j.deflate(order, in)
 	k := len(moved)
 	values := make([]float64, 0, n)
-	u := blas64.General{Rows: k, Cols: k, Stride: max(k, 1), Data: j.inverse[:k*k]} // a vector a row
+	// a vector a row
+	u := blas64.General{Rows: k, Cols: k, Stride: max(k, 1), Data: j.inverse[:k*k]}
 	s := &secular{rho: j.rho, d: make([]float64, k), z: make([]float64, k),
 		square: make([]float64, k)}
 	for i, at := range moved {
@@ -126,14 +122,7 @@ func (j *join) sort(values []float64, made blas64.General, kept []int) {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		if values[a] < values[b] {
-			return -1
-		} else if values[a] > values[b] {
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(values[a], values[b]) })
 	for i, from := range order {
 		j.d[i] = values[from]
 	}
