@@ -14,8 +14,9 @@ const triangle = 32
 
 // Factor is the Cholesky decomposition A = U'U of a symmetric positive definite matrix.
 type Factor struct {
-	U       blas64.General // upper triangular, zeros below
-	inverse []float64      // of each block of triangle rows on the diagonal of U, triangle x triangle
+	U blas64.General // upper triangular, zeros below
+	// of each block of triangle rows on the diagonal of U, triangle x triangle
+	inverse []float64
 }
 
 // FactorWork returns how many numbers of workspace [Cholesky] wants for a matrix of n rows.

@@ -87,8 +87,8 @@ func pack(dst []float64, t blas.Transpose, b blas64.General, l, d, j, w int) {
 func (p Packed) Mul(t blas.Transpose, a, c blas64.General) {
 	m, k, rs, ks := left(t, a)
 	if k != p.rows || c.Rows != m || c.Cols != p.cols && c.Cols != Padded(p.cols) {
-		panic(fmt.Sprintf("dense: product of %d x %d and %d x %d into %d x %d", m, k, p.rows, p.cols,
-			c.Rows, c.Cols))
+		panic(fmt.Sprintf("dense: product of %d x %d and %d x %d into %d x %d", m, k, p.rows,
+			p.cols, c.Rows, c.Cols))
 	}
 	if m == 0 || k == 0 || p.cols == 0 {
 		return
@@ -107,8 +107,8 @@ func (p Packed) Mul(t blas.Transpose, a, c blas64.General) {
 func (p Packed) MulRows(from int, a, c blas64.General, upper bool) {
 	if from < 0 || from+a.Rows > p.rows || a.Cols != p.cols || c.Rows != p.cols ||
 		c.Cols != p.cols {
-		panic(fmt.Sprintf("dense: product of %d x %d and rows from %d of %d x %d into %d x %d", a.Cols,
-			a.Rows, from, p.rows, p.cols, c.Rows, c.Cols))
+		panic(fmt.Sprintf("dense: product of %d x %d and rows from %d of %d x %d into %d x %d",
+			a.Cols, a.Rows, from, p.rows, p.cols, c.Rows, c.Cols))
 	}
 	e := edges.Get().(*edge)
 	defer edges.Put(e)
@@ -129,8 +129,8 @@ func (p Packed) MulRows(from int, a, c blas64.General, upper bool) {
 // empty. The order of its sums is its own.
 func (p Packed) MulRow(x, y []float64) {
 	if len(x) != p.rows || len(y) != p.cols {
-		panic(fmt.Sprintf("dense: product of a row of %d and %d x %d into a row of %d", len(x), p.rows,
-			p.cols, len(y)))
+		panic(fmt.Sprintf("dense: product of a row of %d and %d x %d into a row of %d", len(x),
+			p.rows, p.cols, len(y)))
 	}
 	if p.rows == 0 {
 		return

@@ -53,7 +53,8 @@ func PackSingle(x blas64.General, across, along []float32) (Single, Single) {
 	for i := range x.Rows {
 		Narrow(row, row64(x, i))
 		for j := 0; j < b.cols; j += SingleWidth {
-			*(*[SingleWidth]float32)(b.panels[j*x.Rows+i*SingleWidth:]) = *(*[SingleWidth]float32)(row[j:])
+			to := b.panels[j*x.Rows+i*SingleWidth:]
+			*(*[SingleWidth]float32)(to) = *(*[SingleWidth]float32)(row[j:])
 		}
 	}
 	for i := 0; i < a.cols; i += SingleWidth {
@@ -86,8 +87,8 @@ func (p Single) Buffer() []float32 { return p.panels }
 // Mul adds a p to c. a has a multiple of SingleRows rows, c has p.Cols() columns.
 func (p Single) Mul(a, c blas32.General) {
 	if a.Cols != p.rows || c.Rows != a.Rows || c.Cols != p.cols || a.Rows%tileRows != 0 {
-		panic(fmt.Sprintf("dense: product of %d x %d and %d x %d into %d x %d", a.Rows, a.Cols, p.rows,
-			p.cols, c.Rows, c.Cols))
+		panic(fmt.Sprintf("dense: product of %d x %d and %d x %d into %d x %d", a.Rows, a.Cols,
+			p.rows, p.cols, c.Rows, c.Cols))
 	}
 	p.mul(0, a, c)
 }
@@ -114,8 +115,8 @@ func (p Single) mul(from int, a, c blas32.General) {
 // MulRow adds x p to y, for a row x. y has p.Cols() columns.
 func (p Single) MulRow(x, y []float32) {
 	if len(x) != p.rows || len(y) != p.cols {
-		panic(fmt.Sprintf("dense: product of a row of %d and %d x %d into a row of %d", len(x), p.rows,
-			p.cols, len(y)))
+		panic(fmt.Sprintf("dense: product of a row of %d and %d x %d into a row of %d", len(x),
+			p.rows, p.cols, len(y)))
 	}
 	for j := 0; j < p.cols && p.rows > 0; j += SingleWidth {
 		rowSingle(p.rows, x, p.panels[j*p.rows:], y[j:])
@@ -126,8 +127,8 @@ func (p Single) MulRow(x, y []float32) {
 // are hs apart and have n numbers or more.
 func Widen(c, n int, h []float32, hs int, v, out []float64, l2 float64) {
 	if len(v) != c*n || len(out) != c*n || hs < n || c > 0 && len(h) < (c-1)*hs+n {
-		panic(fmt.Sprintf("dense: %d x %d of %d numbers that are %d apart, %d and %d", c, n, len(h), hs,
-			len(v), len(out)))
+		panic(fmt.Sprintf("dense: %d x %d of %d numbers that are %d apart, %d and %d", c, n, len(h),
+			hs, len(v), len(out)))
 	}
 	share := 1 / float64(c)
 	for j := widen(c, n, h, hs, v, out, l2); j < n; j++ {
@@ -178,8 +179,8 @@ func (p Single) MulColumns(from, w int, a, c blas32.General) {
 func (p Single) MulRows(from int, a, c blas32.General) {
 	if from < 0 || from+a.Cols > p.rows || c.Rows != a.Rows || c.Cols != p.cols ||
 		a.Rows%tileRows != 0 {
-		panic(fmt.Sprintf("dense: product of %d x %d and rows from %d of %d x %d into %d x %d", a.Rows,
-			a.Cols, from, p.rows, p.cols, c.Rows, c.Cols))
+		panic(fmt.Sprintf("dense: product of %d x %d and rows from %d of %d x %d into %d x %d",
+			a.Rows, a.Cols, from, p.rows, p.cols, c.Rows, c.Cols))
 	}
 	p.mul(from, a, c)
 }

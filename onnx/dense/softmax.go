@@ -37,8 +37,8 @@ func (m Columns) check(c, n int) {
 func Softmax(logits, p Columns, top, sum []float64) {
 	logits.check(logits.C, logits.N)
 	p.check(logits.C, logits.N)
-	softmax(logits.C, logits.N, logits.Data, logits.Stride, p.Data, p.Stride, p.Data, p.Stride, false,
-		top[:logits.N], sum[:logits.N])
+	softmax(logits.C, logits.N, logits.Data, logits.Stride, p.Data, p.Stride, p.Data, p.Stride,
+		false, top[:logits.N], sum[:logits.N])
 }
 
 // AddSoftmax adds the softmax of every column of logits to p and overwrites logits, see Softmax.

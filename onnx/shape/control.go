@@ -19,8 +19,8 @@ func (c *call) body(name string, inputs []*fact) (*inference, *onnx.Graph, error
 	}
 	inner := &inference{foldLimit: c.inf.foldLimit, budget: c.inf.budget, load: c.inf.load,
 		opset: c.inf.opset, outer: c.inf,
-		facts: map[string]*fact{}, counter: c.inf.counter, bodies: c.inf.bodies, foreign: c.inf.foreign,
-		local: c.inf.local}
+		facts: map[string]*fact{}, counter: c.inf.counter, bodies: c.inf.bodies,
+		foreign: c.inf.foreign, local: c.inf.local}
 	for i, in := range a.Graph.Inputs {
 		f := inner.declared(in)
 		if i < len(inputs) && inputs[i] != nil {
@@ -40,7 +40,8 @@ func inferIf(c *call) {
 		// A condition that is known leaves one branch.
 		if v, ok := d[0].value(); ok {
 			if c.inf.load.contradict != nil {
-				_, _, _ = c.body(branches[boolInt(v != 0)], nil) // never run, and stated all the same
+				// never run, and stated all the same
+				_, _, _ = c.body(branches[boolInt(v != 0)], nil)
 			}
 			branches = branches[1-boolInt(v != 0):][:1]
 		}

@@ -12,8 +12,9 @@ var convolutionRules = map[string]rule{
 	"ConvTranspose": inferConvTranspose,
 	"MaxPool":       inferPool, "AveragePool": inferPool, "LpPool": inferPool,
 	"GlobalAveragePool": inferGlobalPool,
-	"GlobalMaxPool":     inferGlobalPool, "GlobalLpPool": inferGlobalPool, "AffineGrid": inferAffineGrid,
-	"Col2Im": inferCol2Im, "MaxUnpool": shaped(inferMaxUnpool), "Resize": shaped(inferResize),
+	"GlobalMaxPool":     inferGlobalPool, "GlobalLpPool": inferGlobalPool,
+	"AffineGrid": inferAffineGrid,
+	"Col2Im":     inferCol2Im, "MaxUnpool": shaped(inferMaxUnpool), "Resize": shaped(inferResize),
 	"Upsample": shaped(inferResize), "GridSample": shaped(inferGridSample),
 	"MaxRoiPool": shaped(inferRoiPool), "RoiAlign": shaped(inferRoiAlign),
 	"DeformConv": shaped(inferDeformConv),
@@ -41,7 +42,8 @@ func output(w op.Window, in expr, i int) expr {
 		out := span.plus(constant(w.Strides[i] - 1)).floorOver(w.Strides[i]).plus(constant(1))
 		// A last window that would begin in the padding after the end is left out.
 		if o, ok := out.value(); ok {
-			if v, known := in.value(); known && int64(o-1)*int64(w.Strides[i]) >= int64(v)+int64(w.Pads[i]) {
+			if v, known := in.value(); known &&
+				int64(o-1)*int64(w.Strides[i]) >= int64(v)+int64(w.Pads[i]) {
 				out = constant(o - 1)
 			}
 		}
@@ -97,7 +99,8 @@ func inferConv(c *call) {
 	if group < 1 || group > onnx.MaxElements {
 		try.Fail("group is %d; at least 1 is allowed", group)
 	}
-	agree(in[1], w[1].times(constant(group)), "channels of the input and of the weight times %d groups", group)
+	agree(in[1], w[1].times(constant(group)),
+		"channels of the input and of the weight times %d groups", group)
 	if m, ok := w[0].value(); ok && m%group != 0 {
 		try.Fail("%d output channels cannot be split in %d groups", m, group)
 	}
@@ -161,7 +164,8 @@ func inferConvTranspose(c *call) {
 					win.Pads = make([]int, 2*n)
 				}
 				out[i+2] = in[i+2].minus(constant(1)).times(constant(win.Strides[i])).
-					plus(constant(extra[i])).plus(constant(win.Extent(i) - win.Pads[i] - win.Pads[i+n]))
+					plus(constant(extra[i])).
+					plus(constant(win.Extent(i) - win.Pads[i] - win.Pads[i+n]))
 			}
 		}
 	}

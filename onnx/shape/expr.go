@@ -109,7 +109,8 @@ func (e expr) times(f expr) expr {
 // saturate is exact unless the result about which is near the limits of an int, so that an overflow
 // ends out of bounds instead of wrapping round.
 func saturate(about float64, exact int) int {
-	const limit = max(math.MaxInt/2, math.MaxInt32) // of 32 bits, where float64 is exact, the largest
+	// of 32 bits, where float64 is exact, the largest
+	const limit = max(math.MaxInt/2, math.MaxInt32)
 	switch {
 	case about >= limit:
 		return limit

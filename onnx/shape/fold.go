@@ -77,7 +77,8 @@ func (c *call) weigh() {
 	}
 	work := c.work()
 	if !c.inf.load.budget.Spend(bytes, work) && len(c.inf.load.left) < 10 &&
-		!slices.ContainsFunc(c.inf.load.left, func(h Heavy) bool { return h.Node == c.node.Label() }) {
+		!slices.ContainsFunc(c.inf.load.left,
+			func(h Heavy) bool { return h.Node == c.node.Label() }) {
 		c.inf.load.left = append(c.inf.load.left, Heavy{c.node.Label(), bytes, work})
 	}
 	for _, f := range c.out {
@@ -104,8 +105,8 @@ func (f *fact) sizes() (shape []int, n int, ok bool) {
 
 // random lists the operators that give another result each time.
 var random = map[string]bool{
-	"RandomNormal": true, "RandomUniform": true, "RandomNormalLike": true, "RandomUniformLike": true,
-	"Multinomial": true, "Bernoulli": true,
+	"RandomNormal": true, "RandomUniform": true, "RandomNormalLike": true,
+	"RandomUniformLike": true, "Multinomial": true, "Bernoulli": true,
 }
 
 // defined reports whether the operator's definition settles the result: engines differ where it

@@ -150,8 +150,8 @@ func inferWith(m *onnx.Model, foldLimit int, budget *onnx.Budget) (*inference, e
 func newInference(m *onnx.Model, foldLimit int, budget *onnx.Budget) *inference {
 	inf := &inference{foldLimit: foldLimit, budget: budget, load: &load{budget: onnx.NewBudget(m)},
 		opset: onnx.ClampInt(m.Opset()),
-		facts: map[string]*fact{}, counter: new(int), bodies: new(int), foreign: map[string]string{},
-		local: map[string]bool{}}
+		facts: map[string]*fact{}, counter: new(int), bodies: new(int),
+		foreign: map[string]string{}, local: map[string]bool{}}
 	for _, f := range m.Functions {
 		inf.local[f.Domain+"\x00"+f.Name] = true
 	}

@@ -7,7 +7,8 @@ import (
 // single are the operands of one element, a scalar or a vector of one, by their place. The ONNX Runtime
 // takes Pad's of any rank.
 var single = map[string][]int{
-	"Clip": {1, 2}, "Pad": {2}, "CumSum": {1}, "Trilu": {1}, "OneHot": {1}, "TopK": {1}, "Range": {0, 1, 2},
+	"Clip": {1, 2}, "Pad": {2}, "CumSum": {1}, "Trilu": {1}, "OneHot": {1}, "TopK": {1},
+	"Range": {0, 1, 2},
 }
 
 // count is the number of elements of a shape where that is known.
@@ -27,7 +28,8 @@ func (c *call) operands() {
 			form = ""
 		}
 		if n, known := count(s); s != nil && (len(s) > 1 && form != "" || known && n != 1) {
-			try.Fail("input %d is of shape %s; one element is needed%s", i, c.inf.shapeText(s), form)
+			try.Fail("input %d is of shape %s; one element is needed%s", i, c.inf.shapeText(s),
+				form)
 		}
 	}
 	if s := c.arg(2).shape; c.node.Op == "OneHot" && s != nil {

@@ -42,7 +42,8 @@ func (c *call) checkScale() {
 		at = try.Get(axis(at, len(x)))
 		for i := range x {
 			if d, known := x[i].value(); i == at && known {
-				agree(s[i], constant((d+block-1)/block), "scales and blocks of %d on axis %d", block, i)
+				agree(s[i], constant((d+block-1)/block), "scales and blocks of %d on axis %d",
+					block, i)
 			} else if i != at {
 				agree(s[i], x[i], "scales and positions of axis %d", i)
 			}

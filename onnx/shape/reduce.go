@@ -10,8 +10,9 @@ var reductionRules = merge(map[string]rule{
 	"ArgMax": inferArgReduce, "ArgMin": inferArgReduce, "TopK": inferTopK, "CumSum": typeFrom(0),
 	"CumProd": typeFrom(0),
 	// as many [batch, class, box] as are chosen
-	"NonMaxSuppression": func(c *call) { c.set(0, onnx.Int64, []expr{c.inf.unknownSize(), constant(3)}) },
-}, each(shaped(inferReduce),
+	"NonMaxSuppression": func(c *call) {
+		c.set(0, onnx.Int64, []expr{c.inf.unknownSize(), constant(3)})
+	}}, each(shaped(inferReduce),
 	"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1",
 	"ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare",
 ))

@@ -158,7 +158,8 @@ func inferDeformConv(c *call, x *fact) []expr {
 	if group < 1 || parts < 1 || group > onnx.MaxElements || parts > onnx.MaxElements {
 		try.Fail("group is %d and offset_group %d; at least 1 is allowed", group, parts)
 	}
-	agree(x.shape[1], w.shape[1].times(constant(group)), "channels of the input and of the weight times %d groups", group)
+	agree(x.shape[1], w.shape[1].times(constant(group)),
+		"channels of the input and of the weight times %d groups", group)
 	if kernel := spatial(w.shape); kernel != nil {
 		win := try.Get(op.WindowOf(c.attrs, len(kernel), kernel))
 		for i := range kernel {

@@ -19,11 +19,11 @@ func (s Stated) OfType() bool { return s.Stated.DType != s.Follows.DType }
 
 func (s Stated) String() string {
 	if s.OfType() {
-		return fmt.Sprintf("the file states that %q is %v, and %v follows from its inputs", s.Stated.Name,
-			s.Stated.DType, s.Follows.DType)
+		return fmt.Sprintf("the file states that %q is %v, and %v follows from its inputs",
+			s.Stated.Name, s.Stated.DType, s.Follows.DType)
 	}
-	return fmt.Sprintf("the file states that %q is of shape %v, and %v follows from its inputs", s.Stated.Name,
-		s.Stated.Shape, s.Follows.Shape)
+	return fmt.Sprintf("the file states that %q is of shape %v, and %v follows from its inputs",
+		s.Stated.Name, s.Stated.Shape, s.Follows.Shape)
 }
 
 // Contradicted lists, by name, the values of the graphs of m of which the file states another type than the
@@ -55,7 +55,8 @@ func Contradicted(m *onnx.Model) ([]Stated, error) {
 		all = append(all, s...)
 	}
 	slices.SortFunc(all, func(a, b Stated) int {
-		return cmp.Or(cmp.Compare(a.Stated.Name, b.Stated.Name), cmp.Compare(a.String(), b.String()))
+		return cmp.Or(cmp.Compare(a.Stated.Name, b.Stated.Name),
+			cmp.Compare(a.String(), b.String()))
 	})
 	return all, nil
 }

@@ -82,8 +82,8 @@ func loadCheckpoint(path, run string) (s saved, ok bool, err error) {
 	}
 	if have := m.Metadata[keyRun]; have != run {
 		return s, false, fmt.Errorf("checkpoint %s is of another run (it says %s where this one "+
-			"says %s); remove it to start afresh, or write to another file", path, differs(have, run),
-			differs(run, have))
+			"says %s); remove it to start afresh, or write to another file", path,
+			differs(have, run), differs(run, have))
 	}
 	t, err := strconv.Atoi(m.Metadata[keyStep])
 	if err != nil || t < 0 {

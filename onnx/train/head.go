@@ -150,7 +150,8 @@ func newHead(m *onnx.Model, output string, classes int, add bool, seed uint64) (
 	var in int
 	if add {
 		if len(out.Shape) != 2 || !out.Shape[1].IsKnown() {
-			return nil, fmt.Errorf("it is %v; a head can be put behind [batch, features] alone", *out)
+			return nil, fmt.Errorf("it is %v; a head can be put behind [batch, features] alone",
+				*out)
 		}
 		in = out.Shape[1].Size
 		features := pass.Unique(taken, output+"/features")

@@ -37,7 +37,8 @@ func AddLoRA(m *onnx.Model, weights []string, rank int,
 	for _, name := range weights {
 		w := g.Initializers[name]
 		if w == nil {
-			return nil, nil, fmt.Errorf("low-rank adaptation: the model has no initializer %q", name)
+			return nil, nil, fmt.Errorf("low-rank adaptation: the model has no initializer %q",
+				name)
 		}
 		if len(w.Shape) < 2 || w.Len() == 0 || min(w.Shape[0], w.Len()/w.Shape[0]) <= rank {
 			continue

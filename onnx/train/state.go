@@ -42,7 +42,8 @@ func newCarried(inputs, outputs []onnx.ValueInfo, init map[string]*onnx.Tensor) 
 		shape := make([]int, len(v.Shape))
 		for i, d := range v.Shape {
 			if !d.IsKnown() {
-				return nil, fmt.Errorf("%q is carried from step to step and has no fixed shape", name)
+				return nil, fmt.Errorf("%q is carried from step to step and has no fixed shape",
+					name)
 			}
 			shape[i] = d.Size
 		}
@@ -73,8 +74,8 @@ func newCarried(inputs, outputs []onnx.ValueInfo, init map[string]*onnx.Tensor) 
 func wantInit(params []string, init map[string]*onnx.Tensor) error {
 	for _, p := range params {
 		if init[p] == nil {
-			return fmt.Errorf("no first value is given of the parameter %q; given are those of %q", p,
-				slices.Sorted(maps.Keys(init)))
+			return fmt.Errorf("no first value is given of the parameter %q; given are those of %q",
+				p, slices.Sorted(maps.Keys(init)))
 		}
 	}
 	return nil

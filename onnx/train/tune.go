@@ -51,8 +51,8 @@ func Rows(tensors map[string]*onnx.Tensor) (Data, error) {
 				name, t)
 		}
 		if t.F32() == nil && t.U8() == nil && t.I64() == nil {
-			return d, fmt.Errorf("rows to train on: %q is of %v; want float32, int64 or uint8", name,
-				t.DType)
+			return d, fmt.Errorf("rows to train on: %q is of %v; want float32, int64 or uint8",
+				name, t.DType)
 		}
 		d.N = t.Shape[0]
 	}
@@ -424,7 +424,8 @@ func carry(loss, whole *onnx.Model, statistics []string) error {
 func evaluation(g *onnx.Graph) {
 	for _, n := range g.Nodes {
 		if n.Op == "BatchNormalization" && attr(n, "training_mode") {
-			n.Attrs = slices.DeleteFunc(n.Attrs, func(a onnx.Attr) bool { return a.Name == "training_mode" })
+			n.Attrs = slices.DeleteFunc(n.Attrs,
+				func(a onnx.Attr) bool { return a.Name == "training_mode" })
 			n.Outputs = n.Outputs[:1]
 		}
 	}
@@ -505,7 +506,8 @@ func (t Tuning) batches(data Data) func(step int) ([]map[string]*onnx.Tensor, er
 		parts := make([]map[string]*onnx.Tensor, t.Parts)
 		for i := range parts {
 			var err error
-			if parts[i], err = data.Batch(rows[i*size:(i+1)*size], stream(t.Seed, "vary", step, i)); err != nil {
+			if parts[i], err = data.Batch(rows[i*size:(i+1)*size],
+				stream(t.Seed, "vary", step, i)); err != nil {
 				return nil, err
 			}
 		}

@@ -87,13 +87,14 @@ func newLeakyRelu(s *Spec) (Kernel, error) {
 func newElu(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
 	alpha := s.float("alpha")
-	return evenKernel(s, 20, func(x float64) float64 { return max(0, x) + alpha*evenExpm1(min(0, x)) },
-		func(x float64) float64 {
-			if x < 0 {
-				return alpha * math.Expm1(x)
-			}
-			return x
-		})
+	return evenKernel(s, 20, func(x float64) float64 {
+		return max(0, x) + alpha*evenExpm1(min(0, x))
+	}, func(x float64) float64 {
+		if x < 0 {
+			return alpha * math.Expm1(x)
+		}
+		return x
+	})
 }
 
 // Celu: alpha = 1; max(0, x) + min(0, alpha (e^(x/alpha) - 1)).

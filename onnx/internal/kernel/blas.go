@@ -180,7 +180,8 @@ func parallelMultiply[T floating](c *Call, a, b, out matrix[T], r *right, l *lin
 	if m == 0 || n == 0 || k == 0 && l == nil {
 		return
 	}
-	own, high := l, lineRows // the lines that kernels start and end by themselves, of any number of rows
+	// the lines that kernels start and end by themselves, of any number of rows
+	own, high := l, lineRows
 	if r == nil || !haveMasks() {
 		own = nil
 	}

@@ -52,7 +52,8 @@ type Call struct {
 // NewCall readies a call for a node with the given number of inputs and outputs.
 func NewCall(env *Env, inputs, outputs int) *Call {
 	return &Call{
-		In: make([]*onnx.Tensor, inputs), Out: make([]*onnx.Tensor, outputs), Want: make([]bool, outputs),
+		In: make([]*onnx.Tensor, inputs), Out: make([]*onnx.Tensor, outputs),
+		Want:      make([]bool, outputs),
 		Overwrite: make([]bool, inputs), Alias: slices.Repeat([]int{-1}, outputs), env: env,
 	}
 }

@@ -232,11 +232,13 @@ func newScan(s *Spec) (Kernel, error) {
 	s.results(body.Out)
 	for i := range carried {
 		if s.Out[i] != s.In[i] {
-			return nil, fmt.Errorf("carried value %d goes in as %v and comes out as %v", i, s.In[i], s.Out[i])
+			return nil, fmt.Errorf("carried value %d goes in as %v and comes out as %v", i, s.In[i],
+				s.Out[i])
 		}
 	}
 	var lists [4][]int
-	for i, suffix := range []string{"input_axes", "input_directions", "output_axes", "output_directions"} {
+	for i, suffix := range []string{"input_axes", "input_directions", "output_axes",
+		"output_directions"} {
 		n := m
 		if i > 1 {
 			n = len(s.Out) - carried

@@ -112,8 +112,8 @@ func convShape(w window, group int, xs, ws []int) (window, []int, error) {
 	}
 	if xs[1] != ws[1]*group || ws[0]%group != 0 {
 		return w, nil, fmt.Errorf(
-			"input %v, weights %v and group %d do not match: %d channels where the weights take %d", xs, ws,
-			group, xs[1], ws[1]*group)
+			"input %v, weights %v and group %d do not match: %d channels where the weights take %d",
+			xs, ws, group, xs[1], ws[1]*group)
 	}
 	if w.size != nil && !slices.Equal(w.size, ws[2:]) {
 		return w, nil, fmt.Errorf("kernel_shape %v differs from the weights' %v", w.size, ws[2:])
@@ -134,8 +134,9 @@ type convolution[T floating] struct {
 	xs, sp                []int // the shape of x, and the size of the output's axes
 	x, weights, bias, out []T
 	channels, filters     int // of a group: input and output
-	in, pos, taps         int // elements of a plane of x, of a plane of the output, and of the window
-	phases                *phases
+	// elements of a plane of x, of a plane of the output, and of the window
+	in, pos, taps int
+	phases        *phases
 	// One item of the work is one tile of one group of one image, or of a block of images where a
 	// plane is small: independent of all others.
 	tile, block int
@@ -208,7 +209,8 @@ func newConvolution[T floating](c *Call, win window, group int, then *after) *co
 		v.bias = data[T](b)
 	}
 	v.sums = then != nil && then.sum
-	shape, inPanels := append([]int{xs[0], ws[0]}, sp...), panels(v.filters, panelLeast, v.channels*v.taps)
+	shape, inPanels := append([]int{xs[0], ws[0]}, sp...),
+		panels(v.filters, panelLeast, v.channels*v.taps)
 	if out := then.target(c, shape, inPanels); out != nil {
 		v.x, v.weights, v.out = data[T](c.In[0]), data[T](c.In[1]), data[T](out)
 	}
@@ -218,7 +220,9 @@ func newConvolution[T floating](c *Call, win window, group int, then *after) *co
 // left returns the weights of every group laid out, from the model's constants where they are
 // known.
 func (f *filters) left(c *Call) []float32 {
-	size := func(w *onnx.Tensor) int { return f.group * padRows(w.Shape[0]/f.group) * product(w.Shape[1:]) }
+	size := func(w *onnx.Tensor) int {
+		return f.group * padRows(w.Shape[0]/f.group) * product(w.Shape[1:])
+	}
 	if f.weights == nil {
 		w := c.In[1]
 		return f.pack(scratch[float32](c, size(w)), w)
@@ -317,7 +321,8 @@ func (v *convolution[T]) part(n, g, t int, col, split []T) {
 	}
 	if v.laid {
 		f, x := any(split).([]float32), any(src).([]float32)
-		v.multiply(dst, matrix[T]{}, g, func(b []float32, s slab) { layRuns(b, s, v.phases, x, f, p0) })
+		v.multiply(dst, matrix[T]{}, g,
+			func(b []float32, s slab) { layRuns(b, s, v.phases, x, f, p0) })
 		return
 	}
 	v.columns(col, cols, src, split, p0, p1)

@@ -111,7 +111,8 @@ func gatherOf[T any](c *Call, dst []T, shape []int, src []T, offset int, stride 
 		return
 	}
 	dims, st := collapse(shape, stride)
-	if to, ok := any(dst).([]float32); ok && turned(c, to, dims, any(src).([]float32)[offset:], st[0]) {
+	if to, ok := any(dst).([]float32); ok &&
+		turned(c, to, dims, any(src).([]float32)[offset:], st[0]) {
 		return
 	}
 	runs(c, dims, st, 1, func(lo, hi int, from, step []int) {

@@ -14,7 +14,8 @@ func init() {
 func newCumulative(s *Spec) (Kernel, error) {
 	exclusive, reverse, product := s.bool("exclusive"), s.bool("reverse"), s.Node.Op == "CumProd"
 	return numeric(s, cumulative[float32](exclusive, reverse, product),
-		cumulative[float64](exclusive, reverse, product), cumulative[int64](exclusive, reverse, product),
+		cumulative[float64](exclusive, reverse, product),
+		cumulative[int64](exclusive, reverse, product),
 		cumulative[uint64](exclusive, reverse, product))
 }
 

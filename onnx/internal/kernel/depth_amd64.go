@@ -113,9 +113,11 @@ func (r *integerRun) strips(win window) bool {
 			start, scale := r.sums.start[c*dotFilters:][:n*dotFilters],
 				r.sums.scale[c*dotFilters:][:n*dotFilters]
 			depthTileZ(&stripsTile{planes: n, dst: &dst[0], src: &src[0], out: r.pos, in: r.in,
-				strips: &all[0], count: len(all), groups: groups, weights: &weights[0], start: &start[0],
+				strips: &all[0], count: len(all), groups: groups, weights: &weights[0],
+				start: &start[0],
 				scale: &scale[0], first: &vectors[64*fours*begin[0]], wide: in[1], lines: lines,
-				offsets: &offsets[0], vectors: &vectors[0], height: out[0], down: 64 * fours * stride[0],
+				offsets: &offsets[0], vectors: &vectors[0], height: out[0],
+				down:  64 * fours * stride[0],
 				width: out[1], fours: fours, flip: uint32(r.flip) * 0x01010101,
 				pad: uint32(r.pad) * 0x01010101, saturation: r.sums.saturation})
 			lo += n

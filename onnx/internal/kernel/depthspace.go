@@ -60,7 +60,8 @@ func newSpaceToDepth(s *Spec) (Kernel, error) {
 	return func(c *Call) error {
 		in := c.In[0].Shape
 		if len(in) != 4 || in[2]%b != 0 || in[3]%b != 0 {
-			return fmt.Errorf("input of shape %v: [n, channels, h, w] with h and w multiples of %d", in, b)
+			return fmt.Errorf("input of shape %v: [n, channels, h, w] with h and w multiples of %d",
+				in, b)
 		}
 		n, d, h, w := in[0], in[1], in[2]/b, in[3]/b
 		out := try.Get(c.New(0, c.In[0].DType, []int{n, d * b * b, h, w}))

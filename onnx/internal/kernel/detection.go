@@ -48,13 +48,16 @@ func newNonMaxSuppression(s *Spec) (Kernel, error) {
 						order = append(order, i)
 					}
 				}
-				slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(row[j], row[i]) })
+				slices.SortStableFunc(order, func(i, j int) int {
+					return cmp.Compare(row[j], row[i])
+				})
 				var chosen []int
 				for _, i := range order {
 					if len(chosen) >= limit {
 						break
 					}
-					if !slices.ContainsFunc(chosen, func(j int) bool { return intersection(rect[i], rect[j]) > overlap }) {
+					if !slices.ContainsFunc(chosen,
+						func(j int) bool { return intersection(rect[i], rect[j]) > overlap }) {
 						chosen = append(chosen, i)
 						found = append(found, int64(b), int64(class), int64(i))
 					}

@@ -120,7 +120,8 @@ func dotRows(r *integerRun, x []uint8, panel, first, rows int) {
 	cols := min(dotColumns, r.filters-from)
 	a, c := r.f.panels[from*wide:][:dotColumns*wide], r.out[(first*r.filters+from)*r.elem:]
 	t := rowTile{steps: wide / 4, groups: rows / 8, a: &a[0], wide: wide,
-		start: &r.sums.start[from : from+dotColumns][0], scale: &r.sums.scale[from : from+dotColumns][0],
+		start:  &r.sums.start[from : from+dotColumns][0],
+		scale:  &r.sums.scale[from : from+dotColumns][0],
 		stride: r.filters * r.elem, rows: 8, mask: uint32(1<<cols - 1),
 		saturation: r.sums.saturation}
 	if r.sums.whole {

@@ -19,7 +19,9 @@ func dotRows(*integerRun, []uint8, int, int, int) {}
 
 func interleave([]uint8, *[4][]uint8, uint8) int { return 0 }
 
-func copyLines(dst, src []uint8, lines, n, to, from int) { copyLinesGo(dst, src, lines, n, to, from) }
+func copyLines(dst, src []uint8, lines, n, to, from int) {
+	copyLinesGo(dst, src, lines, n, to, from)
+}
 
 func (g *gathering) gather(dst, src []uint8) { g.gatherGo(dst, src) }
 

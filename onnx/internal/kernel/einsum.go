@@ -25,7 +25,8 @@ func newEinsum(s *Spec) (Kernel, error) {
 	var e einsumSpec
 	e.terms, e.out = try.Get2(op.EinsumTerms(equation))
 	if len(e.terms) != len(s.In) {
-		return nil, fmt.Errorf("equation %q has %d terms for %d inputs", equation, len(e.terms), len(s.In))
+		return nil, fmt.Errorf("equation %q has %d terms for %d inputs", equation, len(e.terms),
+			len(s.In))
 	}
 	return numeric(s, einsum[float32](e), einsum[float64](e), einsum[int64](e), einsum[uint64](e))
 }

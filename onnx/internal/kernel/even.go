@@ -212,7 +212,8 @@ func evenPow(x, y float64) float64 {
 	switch {
 	case y != math.Trunc(y): // of numbers below 0 there is none
 		below := uint64(int64(u)>>63) & filled(u<<1) & filled(u<<1^0x7ff<<53)
-		return math.Float64frombits(math.Float64bits(size)&^below | math.Float64bits(math.NaN())&below)
+		none := math.Float64bits(math.NaN()) & below
+		return math.Float64frombits(math.Float64bits(size)&^below | none)
 	case y/2 == math.Trunc(y/2):
 		return size
 	}

@@ -98,7 +98,8 @@ func elementShapes(in, idx []int, axis int) error {
 	}
 	for k := range in {
 		if k != ax && idx[k] > in[k] {
-			return fmt.Errorf("indices of shape %v reach beyond a tensor of shape %v on axis %d", idx, in, k)
+			return fmt.Errorf("indices of shape %v reach beyond a tensor of shape %v on axis %d",
+				idx, in, k)
 		}
 	}
 	return nil
@@ -112,8 +113,8 @@ func newGatherND(s *Spec) (Kernel, error) {
 	return func(c *Call) error {
 		in, is := c.In[0].Shape, c.In[1].Shape
 		if len(is) == 0 || batch < 0 || batch >= len(is) || batch > len(in) {
-			return fmt.Errorf("indices of shape %v and batch_dims %d for a tensor of shape %v", is, batch,
-				in)
+			return fmt.Errorf("indices of shape %v and batch_dims %d for a tensor of shape %v", is,
+				batch, in)
 		}
 		d := is[len(is)-1]
 		if batch+d > len(in) || !slices.Equal(in[:batch], is[:batch]) {

@@ -145,7 +145,8 @@ func sampleGrid[T floating](g gridSample) Kernel {
 			for n := lo; n < hi; n++ {
 				for p := range points {
 					at := grid[(n*points+p)*r:][:r]
-					around = g.corners(around, sizes, func(axis int) float64 { return float64(at[r-1-axis]) })
+					around = g.corners(around, sizes,
+						func(axis int) float64 { return float64(at[r-1-axis]) })
 					for ch := range xs[1] {
 						from, sum := x[(n*xs[1]+ch)*plane:][:plane], 0.0
 						for _, e := range around {

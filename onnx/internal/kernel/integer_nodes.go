@@ -182,10 +182,11 @@ func dequantizeRuns(s *Spec, k Kernel) (Kernel, error) {
 		return k, nil
 	}
 	return func(c *Call) error {
-		return q.runs(c, k, onnx.Float32, func(to, from *onnx.Tensor, lo, hi int, scale, zero float64) {
-			b, _ := bytesOf(from)
-			dequantizeRow(to.F32()[lo:hi], b[lo:hi], quantumOf(d, scale, zero))
-		})
+		return q.runs(c, k, onnx.Float32,
+			func(to, from *onnx.Tensor, lo, hi int, scale, zero float64) {
+				b, _ := bytesOf(from)
+				dequantizeRow(to.F32()[lo:hi], b[lo:hi], quantumOf(d, scale, zero))
+			})
 	}, nil
 }
 

@@ -5,9 +5,10 @@ package kernel
 // not hold.
 func Layer(op string) string {
 	switch op {
-	case "DFT", "STFT", "HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix", "Unique",
-		"Col2Im", "Det", "MaxUnpool",
-		"TensorScatter", "NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss", "NonMaxSuppression":
+	case "DFT", "STFT", "HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix",
+		"Unique", "Col2Im", "Det", "MaxUnpool",
+		"TensorScatter", "NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss",
+		"NonMaxSuppression":
 		return "fmp/onnx/rare"
 	case "StringConcat", "StringSplit", "StringNormalizer", "RegexFullMatch", "TfIdfVectorizer":
 		return "fmp/onnx/text"

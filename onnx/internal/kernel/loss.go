@@ -32,7 +32,8 @@ type lossSpec struct {
 func loss[T floating](l lossSpec) Kernel {
 	return func(c *Call) error {
 		xs := c.In[0].Shape
-		if len(xs) < 2 || !slices.Equal(c.In[1].Shape, append(append([]int{}, xs[:1]...), xs[2:]...)) {
+		if len(xs) < 2 || !slices.Equal(c.In[1].Shape,
+			append(append([]int{}, xs[:1]...), xs[2:]...)) {
 			return fmt.Errorf("scores of shape %v and labels of shape %v do not match", xs,
 				c.In[1].Shape)
 		}

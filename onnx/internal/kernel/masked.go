@@ -114,8 +114,8 @@ func (m *maskedTaps) phases(dst, plane []float32) {
 			if even.column == 1 {
 				even, odd = odd, even
 			}
-			n := deinterleave(p.high, min(even.wide, odd.wide), dst[even.at:], dst[odd.at:], m.out[1],
-				plane[from:], down)
+			n := deinterleave(p.high, min(even.wide, odd.wide), dst[even.at:], dst[odd.at:],
+				m.out[1], plane[from:], down)
 			for y := 0; n < even.wide && y < p.high; y++ {
 				row := plane[from+y*down:][:m.in[1]]
 				deinterleaveGo(dst[even.at+y*m.out[1]:][n:even.wide],

@@ -21,8 +21,8 @@ func newMaxUnpool(s *Spec) (Kernel, error) {
 		w.begin, w.end = make([]int, r), make([]int, r)
 	}
 	if r == 0 || len(w.begin) != r || len(w.stride) != r {
-		return nil, fmt.Errorf("kernel_shape %v, strides %v and pads %v do not belong together", w.size,
-			w.stride, append(w.begin, w.end...))
+		return nil, fmt.Errorf("kernel_shape %v, strides %v and pads %v do not belong together",
+			w.size, w.stride, append(w.begin, w.end...))
 	}
 	return func(c *Call) error {
 		x, at := c.In[0], c.In[1]

@@ -16,7 +16,8 @@ import (
 // processor's fused operations do both in one.
 const (
 	panelHeight = 256 // rows of a block
-	panelDepth  = 384 // inner axis of a block: panelDepth x panelCols of b fits the first-level cache
+	// inner axis of a block: panelDepth x panelCols of b fits the first-level cache
+	panelDepth = 384
 	// columns of a block: panelDepth x panelWidth of b fits the second, and so does all of a
 	panelWidth = 256
 	fewRows    = 128 // of a product whose b is not worth copying
@@ -45,8 +46,9 @@ type packs struct {
 
 // manner is how a kernel computes a tile.
 type manner struct {
-	steps  bool
-	limits *[2]float32 // the least and the largest sum, where the kernel ends with bounds; nil: none
+	steps bool
+	// the least and the largest sum, where the kernel ends with bounds; nil: none
+	limits *[2]float32
 	// where the sums of a column start, with AVX-512 and more than fewColumns of them; nil: in c
 	row []float32
 	// more has sums begin at the content of c plus a row's number, where there is one, with AVX-512
@@ -144,7 +146,8 @@ func (r *right) multiply(a matrix[float32], from, to int, c matrix[float32], by 
 				packLeft(left, a.part(i, l, h, d))
 			}
 			for j := from; j < to; j += panelCols {
-				part, b := c.part(i, j-from, h, min(panelCols, to-j)), r.packed[wide*l+j*d:][:panelCols*d]
+				part, b := c.part(i, j-from, h, min(panelCols, to-j)),
+					r.packed[wide*l+j*d:][:panelCols*d]
 				if p.row = nil; l == 0 && by != nil {
 					p.row = by.start(part, j, single)
 				}
@@ -192,9 +195,10 @@ func (p *packs) multiply(left []float32, a, b, c matrix[float32], from []float32
 // columns from j on.
 type slab struct {
 	l, d, j, cols int
-	b             []float32 // where rows of the right operand lie stride apart; nil: its panels are in packs.b
-	stride        int
-	last          bool // of the inner axis
+	// where rows of the right operand lie stride apart; nil: its panels are in packs.b
+	b      []float32
+	stride int
+	last   bool // of the inner axis
 }
 
 // slab is multiply of a part, for all rows. They read a panel of b while it is in the first-level

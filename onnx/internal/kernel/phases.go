@@ -15,9 +15,10 @@ type phases struct {
 	high, wide int    // of a phase
 	lines      []int  // the remainders of lines
 	columns    []part // by remainder of columns
-	offsets    []int  // where a tap reads for the first output, in the order of the window's elements
-	in, begin  [2]int
-	stride     [2]int
+	// where a tap reads for the first output, in the order of the window's elements
+	offsets   []int
+	in, begin [2]int
+	stride    [2]int
 }
 
 // part is a line's share of a phase: elements from, from + stride, ... go to consecutive places

@@ -111,7 +111,8 @@ func maxPool[T number](win window, column bool) Kernel {
 						}
 					})
 					if best < 0 {
-						failed = fmt.Errorf("the window at output %v lies in the padding alone", base)
+						failed = fmt.Errorf("the window at output %v lies in the padding alone",
+							base)
 						return
 					}
 					o[pl*pos+p] = v

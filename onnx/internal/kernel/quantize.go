@@ -21,7 +21,8 @@ func init() {
 	register(
 		Def{Op: "QuantizeLinear", Since: 10, Until: 18, OutType: quantizedType, New: newQuantize},
 		Def{Op: "QuantizeLinear", Since: 19, Half: true, OutType: quantizedType, New: newQuantize},
-		Def{Op: "DequantizeLinear", Since: 10, Half: true, OutType: dequantizedType, New: newDequantize},
+		Def{Op: "DequantizeLinear", Since: 10, Half: true, OutType: dequantizedType,
+			New: newDequantize},
 		Def{Op: "DynamicQuantizeLinear", Since: 11, New: newDynamicQuantize},
 		Def{Op: "MatMulInteger", Since: 10, New: newMatMulInteger},
 		Def{Op: "ConvInteger", Since: 10, New: newConvInteger},

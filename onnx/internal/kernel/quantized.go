@@ -23,8 +23,8 @@ func (q Quantization) quantum() quantum {
 
 // Curves are the operators of one number for [NewTable].
 var Curves = []string{"Relu", "Clip", "Sigmoid", "HardSigmoid", "HardSwish", "LeakyRelu", "Tanh",
-	"Elu", "Selu", "Celu", "Softplus", "Softsign", "Gelu", "Erf", "Exp", "Sqrt", "Abs", "Neg", "Mish",
-	"ThresholdedRelu"}
+	"Elu", "Selu", "Celu", "Softplus", "Softsign", "Gelu", "Erf", "Exp", "Sqrt", "Abs", "Neg",
+	"Mish", "ThresholdedRelu"}
 
 // NewProduct makes the kernel of a Conv, MatMul or Gemm of bytes: s has the operator's attributes,
 // and inputs and constants as a QLinearConv has them, of which the last is the bias.

@@ -31,8 +31,10 @@ func init() {
 		{"ReduceLogSum", 18, reducer{add: func(a, x float64) float64 { return a + x },
 			end: func(a float64, _ int) float64 { return math.Log(a) }}},
 		{"ReduceLogSumExp", 18, reducer{logSumExp: true}},
-		{"ReduceMax", 18, reducer{start: math.Inf(-1), add: func(a, x float64) float64 { return max(a, x) }}},
-		{"ReduceMin", 18, reducer{start: math.Inf(1), add: func(a, x float64) float64 { return min(a, x) }}},
+		{"ReduceMax", 18, reducer{start: math.Inf(-1),
+			add: func(a, x float64) float64 { return max(a, x) }}},
+		{"ReduceMin", 18, reducer{start: math.Inf(1),
+			add: func(a, x float64) float64 { return min(a, x) }}},
 	} {
 		r.reduce.op = r.op
 		register(
@@ -261,7 +263,8 @@ func reduceInt[T integer](r reducer, whole planner) Kernel {
 			case "ReduceL2":
 				a = T(math.Sqrt(float64(a)))
 			case "ReduceLogSum":
-				a = bounded[T](math.Log(float64(a)), lo, hi) // of 0: the least number, on every machine
+				// of 0: the least number, on every machine
+				a = bounded[T](math.Log(float64(a)), lo, hi)
 			case "ReduceLogSumExp":
 				a = bounded[T](math.Log(sum), lo, hi)
 			}

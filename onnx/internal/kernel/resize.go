@@ -163,7 +163,8 @@ func (r resizing) fromSizes(in, ax, sizes, shape []int, scale []float64) error {
 	}
 	if r.policy != "stretch" {
 		for _, a := range ax {
-			shape[a], scale[a] = int(math.Floor(float64(float32(common)*float32(in[a]))+0.5)), common
+			shape[a], scale[a] = int(math.Floor(float64(float32(common)*float32(in[a]))+0.5)),
+				common
 		}
 	}
 	return nil

@@ -79,7 +79,8 @@ func newScatterND(s *Spec) (Kernel, error) {
 			return fmt.Errorf("indices of shape %v do not address a tensor of shape %v", is, in)
 		}
 		d := is[len(is)-1]
-		if want := append(append([]int{}, is[:len(is)-1]...), in[d:]...); !slices.Equal(want, c.In[2].Shape) {
+		want := append(append([]int{}, is[:len(is)-1]...), in[d:]...)
+		if !slices.Equal(want, c.In[2].Shape) {
 			return fmt.Errorf("updates of shape %v where %v is expected", c.In[2].Shape, want)
 		}
 		idx := try.Get(ints(c.In[1]))

@@ -97,7 +97,8 @@ func newSweeps(w window, in, out []int) *sweeps {
 	}
 	for t := range min(s.size, sweepLanes) {
 		for j := range 16 {
-			s.index[t][j] = uint32(min(31, j*s.stride+t)) // beyond the last output it does not matter
+			// beyond the last output it does not matter
+			s.index[t][j] = uint32(min(31, j*s.stride+t))
 		}
 	}
 	return s

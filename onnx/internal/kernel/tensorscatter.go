@@ -31,8 +31,8 @@ func newTensorScatter(s *Spec) (Kernel, error) {
 		for _, f := range first {
 			if f < 0 || mode == "linear" && f > size-n || len(first) != want[0] {
 				return fmt.Errorf(
-					"write_indices %v for %d samples, a cache of %d positions and an update of %d", first,
-					want[0], size, n)
+					"write_indices %v for %d samples, a cache of %d positions and an update of %d",
+					first, want[0], size, n)
 			}
 		}
 		out := try.Get(c.New(0, cache.DType, cache.Shape))

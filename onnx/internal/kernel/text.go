@@ -39,7 +39,8 @@ func newStringConcat(*Spec) (Kernel, error) {
 		var total int64
 		for i := range o {
 			x, y := a[pair.off[0]], b[pair.off[1]]
-			if total += int64(len(x) + len(y)); len(x)+len(y) > maxString || total > maxTensorBytes {
+			if total += int64(len(x) + len(y)); len(x)+len(y) > maxString ||
+				total > maxTensorBytes {
 				return fmt.Errorf(
 					"a string of %d bytes, in a tensor of %d so far, is over the bounds of %d and %d",
 					len(x)+len(y), total, maxString, int64(maxTensorBytes))

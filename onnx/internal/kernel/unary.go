@@ -170,7 +170,9 @@ func newIsNaN(s *Spec) (Kernel, error) {
 // IsInf: detect_negative and detect_positive (default 1) say which infinities count.
 func newIsInf(s *Spec) (Kernel, error) {
 	negative, positive := s.bool("detect_negative"), s.bool("detect_positive")
-	return predicate(func(x float64) bool { return positive && math.IsInf(x, 1) || negative && math.IsInf(x, -1) })
+	return predicate(func(x float64) bool {
+		return positive && math.IsInf(x, 1) || negative && math.IsInf(x, -1)
+	})
 }
 
 func predicate(f func(float64) bool) (Kernel, error) {

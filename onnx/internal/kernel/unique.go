@@ -26,7 +26,8 @@ func newUnique(s *Spec) (Kernel, error) {
 		ax := try.Get(axisOf(axis, len(in)))
 		n, outer, inner := in[ax], product(in[:ax]), product(in[ax+1:])
 		if n > 0 && outer*inner == 0 {
-			return fmt.Errorf("a tensor of shape %v has no elements to tell apart on axis %d", in, ax)
+			return fmt.Errorf("a tensor of shape %v has no elements to tell apart on axis %d", in,
+				ax)
 		}
 		element := try.Get(ordering(c.In[0].Data))
 		compare := func(a, b int) int {

@@ -66,8 +66,8 @@ func scaleRows(dst, src, scales []float32) bool {
 	n, inf := len(src)/len(scales), float32(math.Inf(1))
 	_ = dst[n*len(scales)-1]
 	for i := range scales {
-		finishAll(&ending{dst: &dst[i*n], src: &src[i*n], scale: &scales[i], shift: &unchanged[1], rows: 1,
-			n: n, lo: -inf, hi: inf})
+		finishAll(&ending{dst: &dst[i*n], src: &src[i*n], scale: &scales[i], shift: &unchanged[1],
+			rows: 1, n: n, lo: -inf, hi: inf})
 	}
 	return true
 }

@@ -93,8 +93,8 @@ func deinterleave(lines, n int, even, odd []float32, stride int, src []float32, 
 		return 0
 	}
 	_, _, _ = even[(lines-1)*stride+n-1], odd[(lines-1)*stride+n-1], src[(lines-1)*from+2*n-1]
-	deinterleaveArgs = DeinterleaveArgs{Even: &even[0], Odd: &odd[0], Src: &src[0], Lines: lines, N: n,
-		Stride: stride, From: from}
+	deinterleaveArgs = DeinterleaveArgs{Even: &even[0], Odd: &odd[0], Src: &src[0], Lines: lines,
+		N: n, Stride: stride, From: from}
 	lent.Deinterleave(&deinterleaveArgs)
 	return n
 }

@@ -95,8 +95,8 @@ func (w window) fit(in []int) (window, []int, error) {
 	out := make([]int, len(in))
 	for k := range in {
 		if int64(w.dilation[k])*int64(w.size[k]-1) > maxExtent {
-			return w, nil, fmt.Errorf("a window of %d with dilation %d reaches further than %d", w.size[k],
-				w.dilation[k], maxExtent)
+			return w, nil, fmt.Errorf("a window of %d with dilation %d reaches further than %d",
+				w.size[k], w.dilation[k], maxExtent)
 		}
 		ext := w.dilation[k]*(w.size[k]-1) + 1
 		if w.autoPad == "SAME_UPPER" || w.autoPad == "SAME_LOWER" {
@@ -109,7 +109,8 @@ func (w window) fit(in []int) (window, []int, error) {
 			continue
 		}
 		room := in[k] + w.begin[k] + w.end[k] - ext
-		if w.ceil && room < 0 && room > -w.stride[k] && in[k] > 0 { // one window, of which the end is beyond the padding
+		// one window, of which the end is beyond the padding
+		if w.ceil && room < 0 && room > -w.stride[k] && in[k] > 0 {
 			out[k] = 1
 			continue
 		}

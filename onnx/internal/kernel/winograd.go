@@ -172,8 +172,9 @@ func (g *winograd) run(v *convolution[float32]) {
 type winogradItem struct {
 	*winogradRun
 	group, image, n, first, last int
-	each                         int        // tiles of an image
-	lanes                        *tileLanes // nil where lines are copied to lie as vectors want them
+	each                         int // tiles of an image
+	// nil where lines are copied to lie as vectors want them
+	lanes *tileLanes
 }
 
 func (r *winogradRun) item(part, group, block int) winogradItem {
@@ -189,8 +190,8 @@ func (i winogradItem) transform(v, split []float32) {
 	for ch := range channels {
 		to := v[ch*i.columns:]
 		if i.lanes != nil {
-			i.lanes.in(to, channels*i.columns, i.v.x[((i.image*i.winograd.group+i.group)*channels+ch)*size:],
-				i.v.xs[3])
+			i.lanes.in(to, channels*i.columns,
+				i.v.x[((i.image*i.winograd.group+i.group)*channels+ch)*size:], i.v.xs[3])
 			continue
 		}
 		for n := range i.n {
@@ -230,7 +231,8 @@ func (i winogradItem) finish(m, pair []float32, first int) {
 			i.copyOut(out, from, pair, &finish)
 		}
 		for n := range i.n {
-			i.v.then.bend(out[n*i.winograd.group*rows*i.v.pos:][2*i.first*width : min(2*i.last, height)*width])
+			plane := out[n*i.winograd.group*rows*i.v.pos:]
+			i.v.then.bend(plane[2*i.first*width : min(2*i.last, height)*width])
 		}
 	}
 }
@@ -272,7 +274,8 @@ func tilesInGo(dst []float32, ds int, src []float32, line, odd, n int) {
 			even, odd := src[y*line+i:][:2], src[odd+y*line+i:][:2]
 			d[y] = [4]float32{even[0], odd[0], even[1], odd[1]}
 		}
-		for y, v := range [4][4]float32{minus(d[0], d[2]), plus(d[1], d[2]), minus(d[2], d[1]), minus(d[1], d[3])} {
+		for y, v := range [4][4]float32{minus(d[0], d[2]), plus(d[1], d[2]), minus(d[2], d[1]),
+			minus(d[1], d[3])} {
 			to := dst[4*y*ds+i:]
 			to[0], to[ds], to[2*ds], to[3*ds] = v[0]-v[2], v[1]+v[2], v[2]-v[1], v[1]-v[3]
 		}
