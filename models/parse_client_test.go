@@ -292,10 +292,6 @@ func TestParseClientRefuses(t *testing.T) {
 						Outputs: []string{"beside"}})
 			})
 		}
-		free := map[string]bool{}
-		for _, name := range Parameters(c.m) {
-			free[name] = true
-		}
 		for name, v := range c.m.Graph.Initializers {
 			try("another shape of "+name, func(g *onnx.Graph) {
 				w := v.Clone()
