@@ -37,6 +37,7 @@ func init() {
 	)
 }
 
+// sigmoid is 1 / (1 + e^-x), by the one of two forms whose exponential cannot overflow.
 func sigmoid(x float64) float64 {
 	if x >= 0 {
 		return 1 / (1 + math.Exp(-x))
@@ -45,12 +46,15 @@ func sigmoid(x float64) float64 {
 	return e / (1 + e)
 }
 
+// product32 is mulRow in vectors, as far as the processor has them.
 var product32 = vectors(products, mulRow[float32])
 
+// sigmoidRow and hardSwishRow are the curves in float32, for processors with vectors.
 func sigmoidRow(dst, x []float32) { curveRow(logistic, dst, x) }
 
 func hardSwishRow(dst, x []float32) { curveRow(hardSwish, dst, x) }
 
+// hardSwishOf is x min(max(x/6 + 1/2, 0), 1).
 func hardSwishOf(x float64) float64 { return x * max(0, min(1, x/6+0.5)) }
 
 func newHardSwish(s *Spec) (Kernel, error) {
@@ -165,6 +169,7 @@ func newGelu(s *Spec) (Kernel, error) {
 		func(x float64) float64 { return 0.5 * x * (1 + math.Tanh(inner(x))) })
 }
 
+// prelu is x, times the slope where x is below 0; the choice takes the same steps for both.
 func prelu[T number](x, slope T) T {
 	return chosen(x < 0, x*slope, x)
 }

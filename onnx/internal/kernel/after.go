@@ -42,6 +42,8 @@ func newAfter(s *Spec) *after {
 	return a
 }
 
+// add puts the work of one more node behind that so far. CanFollow, CanSwish or CanSum took it
+// before.
 func (a *after) add(next *Spec) {
 	switch next.Node.Op {
 	case "Add":

@@ -50,6 +50,9 @@ func sameShapeOnly(next func(*Spec) (Kernel, error)) func(*Spec) (Kernel, error)
 	}
 }
 
+// addRow, subRow, mulRow and divRow are runs of zip: an operand has as many elements as dst, or one
+// that is repeated. Each form has a loop of its own, since a call for every element costs more than
+// the operation.
 func addRow[T number](dst, a, b []T) {
 	switch {
 	case len(a) == len(dst) && len(b) == len(dst):
@@ -174,6 +177,7 @@ func newDiv(s *Spec) (Kernel, error) {
 		binaryOf[float64](divRow[float64]), divInt[int64](), divInt[uint64]())
 }
 
+// divInt truncates towards zero, as Go does.
 func divInt[T integer]() Kernel {
 	k := binaryOf[T](divRow[T])
 	return func(c *Call) error {
@@ -182,6 +186,7 @@ func divInt[T integer]() Kernel {
 	}
 }
 
+// nonZero refuses a divisor of 0, at which Go would panic.
 func nonZero[T integer](b []T) error {
 	for _, v := range b {
 		if v == 0 {
@@ -261,6 +266,8 @@ func newPow(s *Spec) (Kernel, error) {
 	}, nil
 }
 
+// powKernel is Pow of two operands of one type: float32, float64 or int32. The square of a float32
+// is one product.
 func powKernel(c *Call, d onnx.DType) error {
 	switch d {
 	case onnx.Float32:
@@ -280,6 +287,8 @@ func powKernel(c *Call, d onnx.DType) error {
 		each(func(a, b int32) int32 { return int32(powInt(int64(a), float64(b))) }))
 }
 
+// powInt is a^b by repeated squaring, O(log b), and wraps around as int64 does. Exponents below 0,
+// above 2^20 or with a fraction go by float64, whose result is truncated.
 func powInt(a int64, b float64) int64 {
 	if b != math.Trunc(b) || b < 0 || b > 1<<20 {
 		p := math.Pow(float64(a), b)
@@ -327,6 +336,7 @@ func floorMod(a, b float64) float64 {
 	return r
 }
 
+// modInt is the remainder of the sign of a with fmod, and of the sign of b without.
 func modInt[T integer](fmod bool) Kernel {
 	k := binaryOf(each(func(a, b T) T {
 		r := a % b

@@ -103,6 +103,7 @@ func multiplyNarrow[T floating](a, b, c matrix[T]) {
 	}
 }
 
+// flag is BLAS's name for a matrix that is read transposed, or as it lies.
 func flag(t bool) blas.Transpose {
 	if t {
 		return blas.Trans
@@ -118,6 +119,8 @@ func (m matrix[T]) stored() (rows, cols int) {
 	return m.rows, m.cols
 }
 
+// gemm adds a b to c by gonum. BLAS takes the sizes in memory, which are exchanged where a matrix
+// is read transposed.
 func gemm[T floating](a, b, c matrix[T]) {
 	ar, ac := a.stored()
 	br, bc := b.stored()
@@ -137,7 +140,8 @@ func gemm[T floating](a, b, c matrix[T]) {
 	}
 }
 
-// finite reports whether a matrix holds neither infinities nor NaN: x * 0 is 0 for all others.
+// finite reports whether a matrix holds neither infinities nor NaN: x * 0 is 0 for all others. It
+// takes one pass.
 func finite[T floating](m matrix[T]) bool {
 	r, k := m.stored()
 	var sum T

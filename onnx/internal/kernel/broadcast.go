@@ -51,7 +51,8 @@ func broadcastStrides(shape, out []int) []int {
 }
 
 // collapse merges neighbouring axes that every operand walks as one, so that inner loops are long.
-// Axes of size 1 vanish. The result has at least one axis.
+// Axes of size 1 vanish. The result has at least one axis. Strides of operand o are operands[o],
+// one for each axis of shape. It costs O(axes · operands).
 func collapse(shape []int, operands ...[]int) ([]int, [][]int) {
 	var dims []int
 	st := make([][]int, len(operands))
@@ -112,6 +113,7 @@ func newOdometer(dims []int, st [][]int, i int) *odometer {
 	return o
 }
 
+// next goes on by one position. It costs O(operands) but for the ends of lines.
 func (o *odometer) next() {
 	for k := len(o.dims) - 1; k >= 0; k-- {
 		o.at[k]++
@@ -196,7 +198,8 @@ func runs(c *Call, dims []int, st [][]int, cost int, do func(lo, hi int, from, s
 	})
 }
 
-// each turns a scalar function into a row function for zip.
+// each turns a scalar function into a row function for zip. Each form has a loop of its own,
+// without a test for every element.
 func each[A, O any](f func(a, b A) O) func(dst []O, a, b []A) {
 	return func(dst []O, a, b []A) {
 		switch {

@@ -26,6 +26,7 @@ type Env struct {
 	Flush bool
 }
 
+// stopped is the reason to end the run, nil where it goes on.
 func (e *Env) stopped() error {
 	if e.Stopped == nil {
 		return nil
@@ -83,6 +84,7 @@ func (c *Call) Reset() {
 	}
 }
 
+// free gives the call's scratch memory back to the pool.
 func (c *Call) free() {
 	for _, b := range c.scratch {
 		c.env.Pool.Put(b)

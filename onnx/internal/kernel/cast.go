@@ -149,6 +149,7 @@ func castInto(out, in *onnx.Tensor) {
 	}
 }
 
+// wide gives narrow integers 64 bits, which changes none of them.
 func wide[T integer](s []T) []int64 {
 	f := make([]int64, len(s))
 	for i, v := range s {
@@ -157,6 +158,8 @@ func wide[T integer](s []T) []int64 {
 	return f
 }
 
+// castFrom converts numbers to out's type. Integers wrap around, floats are truncated and held to
+// the bounds of an integer type.
 func castFrom[A number](out *onnx.Tensor, in []A) {
 	if out.DType.IsNarrow() {
 		toNarrow(out, in)

@@ -30,6 +30,7 @@ func newComparison(s *Spec) (Kernel, error) {
 		comparison[uint64](op))
 }
 
+// comparison has two loops a type, < and <=: a > b is b < a.
 func comparison[T cmp.Ordered](op string) Kernel {
 	if op == "Equal" {
 		return compareOf(each(func(a, b T) bool { return a == b }))

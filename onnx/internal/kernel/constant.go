@@ -49,6 +49,7 @@ func newShape(s *Spec) (Kernel, error) {
 	}, nil
 }
 
+// Size: the number of elements, as a scalar.
 func newSize(*Spec) (Kernel, error) {
 	return func(c *Call) error {
 		out := try.Get(c.New(0, onnx.Int64, nil))
@@ -76,6 +77,7 @@ func constantType(s *Spec) (onnx.DType, error) {
 	return 0, fmt.Errorf("it holds no value of a kind that is implemented")
 }
 
+// Constant: a copy of the one attribute, as outputs have buffers of their own.
 func newConstant(s *Spec) (Kernel, error) {
 	t := constantOf(s)
 	if len(s.Node.Attrs) != 1 {
@@ -112,6 +114,7 @@ func newRange(s *Spec) (Kernel, error) {
 	return numeric(s, rangeOf[float32], rangeOf[float64], rangeOf[int64])
 }
 
+// rangeOf multiplies for every element in place of adding up, so that errors do not grow.
 func rangeOf[T number](c *Call) error {
 	start, limit := only[T](c.In[0], "start"), only[T](c.In[1], "limit")
 	delta := only[T](c.In[2], "delta")

@@ -154,6 +154,8 @@ func convOf[T floating](win window, group int, then *after, f *filters) Kernel {
 	return func(c *Call) error { return runConv[T](c, win, group, then, f) }
 }
 
+// runConv chooses the way. A channel of its own group goes by sweeps, masks or taps, 3x3 windows by
+// Winograd's tiles, and all others by products of columns.
 func runConv[T floating](c *Call, win window, group int, then *after, f *filters) error {
 	v := newConvolution[T](c, win, group, then)
 	switch {
@@ -196,6 +198,8 @@ func runConv[T floating](c *Call, win window, group int, then *after, f *filters
 	return nil
 }
 
+// newConvolution checks shapes and bias, and makes the output. v.out stays nil where sums cannot
+// begin in the value that is added.
 func newConvolution[T floating](c *Call, win window, group int, then *after) *convolution[T] {
 	xs, ws := c.In[0].Shape, c.In[1].Shape
 	w, sp := try.Get2(convShape(win, group, xs, ws))

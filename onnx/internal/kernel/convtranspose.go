@@ -19,6 +19,8 @@ func init() {
 	register(Def{Op: "ConvTranspose", Since: 1, Half: true, New: newConvTranspose})
 }
 
+// transposedConv holds the attributes of a ConvTranspose; outSize is output_shape, nil where it is
+// left out.
 type transposedConv struct {
 	window
 	group   int
@@ -33,6 +35,8 @@ func newConvTranspose(s *Spec) (Kernel, error) {
 	return numeric(s, convTranspose[float32](t), convTranspose[float64](t))
 }
 
+// fitTransposed completes the window for inputs of these spatial sizes and returns the output's
+// sizes, as the equations above have them.
 func (t transposedConv) fitTransposed(in, size []int) (window, []int, error) {
 	r := len(in)
 	w := t.window
@@ -89,6 +93,8 @@ func (t transposedConv) fitTransposed(in, size []int) (window, []int, error) {
 	return w, out, nil
 }
 
+// convTranspose multiplies wᵀ [co/group · taps, ci/group] by x [ci/group, in] for each group of an
+// image. It adds the columns to the output where their taps lie.
 func convTranspose[T floating](t transposedConv) Kernel {
 	return func(c *Call) error {
 		xs, ws := c.In[0].Shape, c.In[1].Shape

@@ -19,6 +19,8 @@ func newCumulative(s *Spec) (Kernel, error) {
 		cumulative[uint64](exclusive, reverse, product))
 }
 
+// cumulative takes one pass, line by line. With reverse it goes from the end; an exclusive result
+// is that before the element.
 func cumulative[T number](exclusive, reverse, multiply bool) Kernel {
 	return func(c *Call) error {
 		in := c.In[0].Shape

@@ -33,6 +33,7 @@ func blocks(s *Spec, since int) (b int, before bool, err error) {
 	return b, mode == "DCR", err
 }
 
+// newDepthToSpace reads the input once, by strides of the output seen as six axes.
 func newDepthToSpace(s *Spec) (Kernel, error) {
 	b, before, err := blocks(s, 11)
 	return func(c *Call) error {
@@ -55,6 +56,7 @@ func newDepthToSpace(s *Spec) (Kernel, error) {
 	}, err
 }
 
+// newSpaceToDepth is the other way round.
 func newSpaceToDepth(s *Spec) (Kernel, error) {
 	b, before, err := blocks(s, 28)
 	return func(c *Call) error {

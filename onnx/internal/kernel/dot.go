@@ -84,7 +84,8 @@ type dotSums struct {
 	whole    bool // sums are not quantised
 }
 
-// weightsOf returns weights of the given number of bytes each, 1 or 2.
+// weightsOf returns weights of the given number of bytes each, 1 or 2. A weight of two bytes is a
+// word: the byte, and its sign.
 func weightsOf(size int, a []int8) []int8 {
 	if size == 1 {
 		return a
@@ -179,6 +180,7 @@ func quantizeGo(dst []uint8, src []float32, scale float32, s saturation) {
 	}
 }
 
+// dequantizeGo sets dst to the numbers that bytes stand for.
 func dequantizeGo(dst []float32, src []uint8, q quantum) {
 	for i, v := range src {
 		dst[i] = q.value(v)
@@ -236,6 +238,7 @@ func pairedGo(dst, a, b []uint8, p *pairing) {
 	}
 }
 
+// lookUpGo sets dst to the table's entries for src.
 func lookUpGo(dst, src []uint8, table *[256]uint8) {
 	for i, v := range src {
 		dst[i] = table[v]

@@ -15,6 +15,7 @@ func init() {
 	register(Def{Op: "Einsum", Since: 12, Half: true, New: newEinsum})
 }
 
+// einsumSpec is a parsed equation: a term of letters for each input.
 type einsumSpec struct {
 	terms []string // with "." for the ellipsis
 	out   string
@@ -31,6 +32,8 @@ func newEinsum(s *Spec) (Kernel, error) {
 	return numeric(s, einsum[float32](e), einsum[float64](e), einsum[int64](e), einsum[uint64](e))
 }
 
+// einsum sums for every output over the letters that it lacks, in one order. It costs O(product of
+// the sizes of all letters · inputs).
 func einsum[T number](e einsumSpec) Kernel {
 	return func(c *Call) error {
 		terms, out := e.expand(c)

@@ -116,11 +116,13 @@ func evenExpm1Parts(x float64) (s, q float64) {
 	return s, float64(r * horner(r, overFactorials))
 }
 
+// evenExp is e^x = s + s q.
 func evenExp(x float64) float64 {
 	s, q := evenExpm1Parts(x)
 	return float64(s*q) + s
 }
 
+// evenExpm1 is e^x - 1 = s q + (s - 1), which keeps the digits of a small x.
 func evenExpm1(x float64) float64 {
 	s, q := evenExpm1Parts(x)
 	return float64(s*q) + (s - 1)
@@ -161,13 +163,16 @@ func evenLog(x float64) float64 {
 	return math.Float64frombits(out)
 }
 
+// evenTanh is t / (t + 2) for t = e^(2x) - 1. Beyond 20 it is 1 in float32.
 func evenTanh(x float64) float64 {
 	t := evenExpm1(2 * within(x, 20))
 	return t / (t + 2)
 }
 
+// evenSigmoid is 1 / (1 + e^-x); [evenExpm1Parts] holds the exponent to where it is finite.
 func evenSigmoid(x float64) float64 { return 1 / (1 + evenExp(-x)) }
 
+// evenSoftplus is log(1 + e^x) = max(x, 0) + log(1 + e^-|x|), whose exponential is at most 1.
 func evenSoftplus(x float64) float64 { return max(x, 0) + evenLog1p(evenExp(-math.Abs(x))) }
 
 // erfEnd is from where on erf is 1 in float32.
@@ -201,7 +206,7 @@ func evenErf(x float64) float64 {
 	return within(float64(x*(float64(t*b)-before+erfSeries[0])), 1)
 }
 
-// evenPow is |x|^y with the sign of x^y, whose steps depend on y alone.
+// evenPow is |x|^y with the sign of x^y, whose steps depend on y alone. It is e^(y log |x|).
 func evenPow(x, y float64) float64 {
 	if y == 0 || math.IsNaN(y) || math.IsInf(y, 0) {
 		return math.Pow(x, y)

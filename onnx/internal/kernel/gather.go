@@ -31,7 +31,8 @@ func at(i, n int) (int, error) {
 	return i, nil
 }
 
-// Gather: axis = 0; out = [in_{<axis}, indices..., in_{>axis}].
+// Gather: axis = 0; out = [in_{<axis}, indices..., in_{>axis}]. It costs one copy a run of the axes
+// behind.
 func newGather(s *Spec) (Kernel, error) {
 	axis := s.int("axis")
 	return func(c *Call) error {
@@ -168,7 +169,7 @@ func newCompress(s *Spec) (Kernel, error) {
 }
 
 // ReverseSequence: time_axis = 0, batch_axis = 1 (one is 0, the other 1); the first lengths[b]
-// steps of batch item b are reversed.
+// steps of batch item b are reversed. It refuses a length that is negative or beyond the time axis.
 func newReverseSequence(s *Spec) (Kernel, error) {
 	timeAxis, batchAxis := s.int("time_axis"), s.int("batch_axis")
 	if timeAxis+batchAxis != 1 || timeAxis*batchAxis != 0 {

@@ -17,6 +17,7 @@ func init() {
 	)
 }
 
+// gemmSpec holds the attributes; ta and tb say that A and B are transposed.
 type gemmSpec struct {
 	alpha, beta float64
 	ta, tb      bool
@@ -46,6 +47,7 @@ func newGemm(s *Spec) (Kernel, error) {
 		gemmInt[int64](g), gemmInt[uint64](g))
 }
 
+// shape returns the sizes of A' [m, k] and B' [k, n], or ends the kernel where they do not match.
 func (g gemmSpec) shape(a, b []int) (m, n, k int) {
 	if len(a) != 2 || len(b) != 2 {
 		try.Fail("shapes %v and %v: two matrices are expected", a, b)
@@ -87,6 +89,7 @@ func gemmStart[T number](c *Call, m, n int, beta T) []T {
 	return o
 }
 
+// gemmFloat adds alpha A' B' to beta C. Where alpha is not 1, A is copied, times alpha.
 func gemmFloat[T floating](g gemmSpec, r *right) Kernel {
 	return func(c *Call) error {
 		m, n, k := g.shape(c.In[0].Shape, c.In[1].Shape)
@@ -107,6 +110,8 @@ func gemmFloat[T floating](g gemmSpec, r *right) Kernel {
 	}
 }
 
+// gemmInt wraps around, as integers do. It takes O(m n k) steps and looks once a line whether the
+// run is to end.
 func gemmInt[T integer](g gemmSpec) Kernel {
 	return func(c *Call) error {
 		m, n, k := g.shape(c.In[0].Shape, c.In[1].Shape)

@@ -15,12 +15,14 @@ func float32ToBfloat(f float32) uint16 {
 	return uint16((b + 0x7fff + (b>>16)&1) >> 16)
 }
 
+// widen converts halves of type d, which is exact.
 func widen(dst []float32, src []uint16, d onnx.DType) {
 	for i, v := range src {
 		dst[i] = onnx.HalfToFloat32(d, v)
 	}
 }
 
+// narrow rounds to halves of type d, ties to even.
 func narrow(dst []uint16, src []float32, d onnx.DType) {
 	to := onnx.Float32ToFloat16
 	if d == onnx.BFloat16 {

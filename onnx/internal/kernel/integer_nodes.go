@@ -76,6 +76,7 @@ func (o operands) output(c *Call, d onnx.DType, shape []int,
 	return try.Get(c.New(0, d, shape)), q
 }
 
+// nearest is a bound in quanta, rounded as the sums are.
 func nearest(v float32) float32 { return float32(math.RoundToEven(float64(v))) }
 
 // fit reports whether zero points, scales and a bias are of as many numbers as there are filters,

@@ -62,6 +62,7 @@ func newBitShift(s *Spec) (Kernel, error) {
 	}
 }
 
+// shl and shr shift in 64 bits; Go leaves 0, or the sign, for as many bits or more.
 func shl[T integer](a, b T) T {
 	if b < 0 {
 		return 0

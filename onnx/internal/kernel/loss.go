@@ -23,12 +23,15 @@ func newLoss(soft bool) func(*Spec) (Kernel, error) {
 	}
 }
 
+// lossSpec holds the attributes; soft says that scores are put through log softmax, ignores that
+// ignore_index is given.
 type lossSpec struct {
 	soft, ignores bool
 	reduction     string
 	ignore        int
 }
 
+// A mean over labels of which none counts is NaN.
 func loss[T floating](l lossSpec) Kernel {
 	return func(c *Call) error {
 		xs := c.In[0].Shape

@@ -32,6 +32,7 @@ type matMulPlan struct {
 	oneB    bool  // b has no batch axes: the product is one matrix product of a's stacked rows
 }
 
+// planMatMul fits two shapes to each other; an error names them.
 func planMatMul(as, bs []int) (p matMulPlan, err error) {
 	if len(as) == 0 || len(bs) == 0 {
 		return p, fmt.Errorf("shapes %v and %v: a scalar cannot be multiplied as a matrix", as, bs)
@@ -67,6 +68,8 @@ func matMulFloat[T floating](r *right, l *lines) Kernel {
 	return func(c *Call) error { return matMul[T](c, r, l) }
 }
 
+// matMul is one product of all rows where b is one matrix. Else it is a product for each batch:
+// threads divide the batches, or each product where that is large.
 func matMul[T floating](c *Call, r *right, l *lines) error {
 	p := try.Get(planMatMul(c.In[0].Shape, c.In[1].Shape))
 	out := try.Get(c.New(0, c.In[0].DType, p.out))
@@ -105,6 +108,7 @@ func matMul[T floating](c *Call, r *right, l *lines) error {
 	return nil
 }
 
+// matMulInt wraps around, as integers do, and looks once a line whether the run is to end.
 func matMulInt[T integer](c *Call) error {
 	p := try.Get(planMatMul(c.In[0].Shape, c.In[1].Shape))
 	out := try.Get(c.New(0, c.In[0].DType, p.out))

@@ -52,6 +52,8 @@ func newBatchNormalization(s *Spec) (Kernel, error) {
 	return numeric(s, batchNorm[float32](eps), batchNorm[float64](eps))
 }
 
+// batchNorm is one product and one sum an element, as [normalizing] folds the statistics into scale
+// and shift.
 func batchNorm[T floating](eps float64) Kernel {
 	return func(c *Call) error {
 		xs := c.In[0].Shape
@@ -141,6 +143,8 @@ func newGroupNormalization(s *Spec) (Kernel, error) {
 	return numeric(s, groupNorm[float32](eps, group), groupNorm[float64](eps, group))
 }
 
+// groupNorm normalises x in groups(shape) groups of channels a sample; scale and bias are by
+// channel.
 func groupNorm[T floating](eps float64, groups func([]int) int) Kernel {
 	return func(c *Call) error {
 		xs := c.In[0].Shape
@@ -191,6 +195,8 @@ func newLayerNormalization(s *Spec) (Kernel, error) {
 // stashType is the element type of the statistics.
 func stashType(s *Spec) (onnx.DType, error) { return s.dtype("stash_type"), nil }
 
+// layerNorm normalises lines of the axes from axis on. Scale and bias are broadcast to a line, or
+// to x where one of them has more axes than that.
 func layerNorm[T floating](axis int, eps float64) Kernel {
 	return func(c *Call) error {
 		xs := c.In[0].Shape
@@ -390,6 +396,8 @@ func newMeanVarianceNormalization(s *Spec) (Kernel, error) {
 	return numeric(s, meanVariance[float32](axes), meanVariance[float64](axes))
 }
 
+// meanVariance gathers the elements of each group in a buffer, whose two passes are those of
+// moments.
 func meanVariance[T floating](axes []int) Kernel {
 	return func(c *Call) error {
 		xs := c.In[0].Shape

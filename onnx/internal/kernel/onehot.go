@@ -12,6 +12,7 @@ func init() {
 	register(Def{Op: "OneHot", Since: 9, New: newOneHot})
 }
 
+// newOneHot fills with the value for off, and then sets one element for each index: O(outputs).
 func newOneHot(s *Spec) (Kernel, error) {
 	axis := s.int("axis")
 	return func(c *Call) error {

@@ -18,6 +18,7 @@ func init() {
 	)
 }
 
+// newPadByAttribute is Pad before operator set 11, whose pads and value are attributes.
 func newPadByAttribute(s *Spec) (Kernel, error) {
 	mode := s.str("mode")
 	name := "pads"
@@ -53,6 +54,7 @@ func newPad(s *Spec) (Kernel, error) {
 	}, nil
 }
 
+// pad maps positions axis by axis, O(sum of the sizes), before it copies rows.
 func pad(c *Call, mode string, pads, axes []int, v *onnx.Tensor) error {
 	in := c.In[0].Shape
 	begin, shape := try.Get2(padding(in, pads, axes))

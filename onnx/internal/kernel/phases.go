@@ -206,7 +206,8 @@ func inTurn(rows int, dst []float32, apart int, src, room []float32) {
 }
 
 // patches reports whether windows lie side by side on two axes, without padding, and their lines
-// have a power of two of columns and fit the room of phases.
+// have a power of two of columns and fit the room of phases. Each tap then reads every output's
+// element once.
 func (p *phases) patches() bool {
 	high, wide := p.stride[0], p.stride[1]
 	return p.begin == [2]int{} && p.high == p.out[0] && p.wide == p.out[1] &&

@@ -41,6 +41,7 @@ func newMaxPool(s *Spec) (Kernel, error) {
 		maxPool[int64](w, column))
 }
 
+// poolShape checks the rank of x and the size of the window, and fits it.
 func poolShape(win window, x []int) (window, []int, error) {
 	if len(x) < 3 {
 		return win, nil, fmt.Errorf("input of shape %v: [n, channels, axes...] is expected", x)
@@ -75,6 +76,8 @@ func visit(w window, in, base, tap []int, q int, f func(off int)) {
 	}
 }
 
+// maxPool goes through the window of every output, O(outputs · taps). Windows of few taps in
+// float32 go by runs of a plane instead.
 func maxPool[T number](win window, column bool) Kernel {
 	return func(c *Call) error {
 		xs := c.In[0].Shape
@@ -236,6 +239,8 @@ func withinPlane(w window, in, out []int) bool {
 	return true
 }
 
+// poolSum sums in float64, window by window. Means of few taps in float32 go by runs of a plane
+// instead.
 func poolSum[T floating](win window, end func(float64, int, int) float64,
 	term func(float64) float64) Kernel {
 	return func(c *Call) error {
@@ -295,6 +300,7 @@ func globalPools(s *Spec, f32 func([]float32) float64,
 	return numeric(s, globalPool(f32), globalPool(f64))
 }
 
+// newGlobalMax is NaN of a plane that holds NaN.
 func newGlobalMax(s *Spec) (Kernel, error) {
 	return globalPools(s, maximum[float32], maximum[float64])
 }
@@ -340,6 +346,7 @@ func widened[T floating](f func([]float64) float64) func([]T) float64 {
 	}
 }
 
+// GlobalLpPool: p = 2; (sum |x|^p)^(1/p), summed in float64.
 func newGlobalLp(s *Spec) (Kernel, error) {
 	p := float64(s.int("p"))
 	f := func(v []float64) float64 {
@@ -352,6 +359,7 @@ func newGlobalLp(s *Spec) (Kernel, error) {
 	return globalPools(s, widened[float32](f), f)
 }
 
+// globalPool gives f of each plane.
 func globalPool[T floating](f func([]T) float64) Kernel {
 	return func(c *Call) error {
 		xs := c.In[0].Shape

@@ -98,6 +98,8 @@ type reducePlan struct {
 	outSt, innerSt []int
 }
 
+// planReduce divides the axes into kept and reduced ones; neighbours of either that lie as one
+// become one.
 func planReduce(shape, axes []int) reducePlan {
 	p := reducePlan{in: shape, reduced: make([]bool, len(shape))}
 	for _, a := range try.Get(axesOf(axes, len(shape))) {
@@ -164,8 +166,11 @@ func (p reducePlan) each(i int, f func(off int)) {
 	}
 }
 
+// planner finds the axes of a call, and the output's shape.
 type planner func(*Call) (reducePlan, []int)
 
+// reduceFloat folds in float64. A log-sum-exp is m + log sum e^(x - m), m being the largest
+// element, so that no exponential overflows.
 func reduceFloat[T floating](r reducer, whole planner) Kernel {
 	return func(c *Call) error {
 		p, shape := whole(c)
@@ -289,6 +294,7 @@ func integerLimits(d onnx.DType) (lo int64, hi uint64) {
 	return 0, 0
 }
 
+// bounded truncates f to an integer type, holds it to the bounds of that, and makes 0 of NaN.
 func bounded[B integer](f float64, lo int64, hi uint64) B {
 	switch {
 	case f != f:

@@ -30,6 +30,8 @@ func init() {
 	)
 }
 
+// resizing holds the attributes; cubic is the parameter a of [resizing.keys], and axes are nil for
+// all.
 type resizing struct {
 	mode, transform, nearest, policy string
 	cubic                            float64
@@ -338,7 +340,8 @@ func (r resizing) wideTaps(x float64, in int, scale float64) tap {
 	return r.normalized(left-before, in, w, true)
 }
 
-// resize applies the taps of one axis after another, from the first.
+// resize applies the taps of one axis after another, from the first. An axis of taps t costs
+// O(outputs of the axis · t · all other sizes).
 func resize[T floating](c *Call, out, x []T, in, shape []int, taps [][]tap, extrapolation float64) {
 	cur := make([]float64, len(x))
 	for i, v := range x {

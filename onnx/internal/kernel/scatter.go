@@ -21,6 +21,8 @@ func init() {
 // combiner puts one element of an update in its place.
 type combiner func(dst any, d int, src any, s int)
 
+// newCombiner returns a copy for reduction none; an error names a reduction of a type that has
+// none.
 func newCombiner(s *Spec) combiner {
 	r := "none"
 	if s.Opset >= 16 {

@@ -35,6 +35,7 @@ func exponents(x []float64) {
 	}
 }
 
+// softmax replaces x by e^(x - max x) / sum; exp works on the whole row.
 func softmax(x []float64, exp func([]float64)) {
 	top := slices.Max(x)
 	for i := range x {
@@ -50,6 +51,7 @@ func softmax(x []float64, exp func([]float64)) {
 	}
 }
 
+// logSoftmax replaces x by x - (m + log sum e^(x - m)), m being the largest element.
 func logSoftmax(x []float64, exp func(float64) float64) {
 	top := math.Inf(-1)
 	for _, v := range x {
@@ -77,6 +79,7 @@ func hardmax(x []float64) {
 	x[best] = 1
 }
 
+// axisSoftmax normalises along one axis; lines of float32 that lie in one piece go in vectors.
 func axisSoftmax(f32, f64 func([]float64)) func(*Spec) (Kernel, error) {
 	return func(s *Spec) (Kernel, error) {
 		axis := s.int("axis")
@@ -107,6 +110,7 @@ func softmaxLines(axis int, slow Kernel) Kernel {
 	}
 }
 
+// flatSoftmax reads x as a matrix, whose rows it normalises.
 func flatSoftmax(f32, f64 func([]float64)) func(*Spec) (Kernel, error) {
 	return func(s *Spec) (Kernel, error) {
 		axis := s.int("axis")

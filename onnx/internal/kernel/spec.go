@@ -106,7 +106,8 @@ func (s *Spec) list(name string, since int) func(*Call) []int {
 	}
 }
 
-// ignore names attributes that have no effect on inference.
+// ignore names attributes that have no effect on inference. Others that no reader asked for refuse
+// the node.
 func (s *Spec) ignore(names ...string) {
 	for _, n := range names {
 		s.used[n] = true

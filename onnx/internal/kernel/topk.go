@@ -35,6 +35,7 @@ func newTopK(s *Spec) (Kernel, error) {
 		topK[int64](axis, largest, count), topK[uint64](axis, largest, count))
 }
 
+// topK sorts every line, stably: O(n log n) a line of n.
 func topK[T number](axis int, largest bool, count func(*Call) int) Kernel {
 	return func(c *Call) error {
 		in := c.In[0].Shape

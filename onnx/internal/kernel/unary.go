@@ -56,6 +56,7 @@ func evenFunction(cost int, even, f func(float64) float64) func(*Spec) (Kernel, 
 	}
 }
 
+// evenKernel takes even for float32 and f for all other types; both compute in float64.
 func evenKernel(s *Spec, cost int, even, f func(float64) float64) (Kernel, error) {
 	return singly(s, in64[float32](cost, even), cost, f)
 }
@@ -103,6 +104,7 @@ func either(vectors, plain Kernel) Kernel {
 	}
 }
 
+// floatKernel computes in float64, for float32 too, and rounds once.
 func floatKernel(s *Spec, cost int, f func(float64) float64) (Kernel, error) {
 	return evenKernel(s, cost, f, f)
 }
@@ -133,6 +135,7 @@ func rowOf[T onnx.Element](cost int, f func(dst, x []T)) Kernel {
 	}
 }
 
+// abs of the least integer is that itself, as negation wraps around.
 func abs[T number](x T) T {
 	if x < 0 {
 		return -x
@@ -153,6 +156,7 @@ func newNeg(s *Spec) (Kernel, error) {
 	return numeric(s, unaryOf(1, neg[float32]), unaryOf(1, neg[float64]), unaryOf(1, neg[int64]))
 }
 
+// signOf is -1, 0 or 1.
 func signOf[T number](x T) T {
 	var one T = 1
 	return chosen(x > 0, one, chosen(x < 0, -one, x)) // 0 and NaN stay
@@ -175,6 +179,7 @@ func newIsInf(s *Spec) (Kernel, error) {
 	})
 }
 
+// predicate tests every element as a float64.
 func predicate(f func(float64) bool) (Kernel, error) {
 	return func(c *Call) error {
 		out := try.Get(c.New(0, onnx.Bool, c.In[0].Shape))

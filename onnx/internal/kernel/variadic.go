@@ -23,6 +23,7 @@ func newMean(s *Spec) (Kernel, error) {
 	return numeric(s, meanOf[float32](), meanOf[float64]())
 }
 
+// meanOf divides the sum by the number of inputs, once.
 func meanOf[T floating]() Kernel {
 	sum := fold[T](addRow[T])
 	return func(c *Call) error {
@@ -53,6 +54,8 @@ func newMin(s *Spec) (Kernel, error) {
 func maxOf[T number](a, b T) T { return max(a, b) }
 func minOf[T number](a, b T) T { return min(a, b) }
 
+// fold combines the first two inputs and then each other one with the result. Every input is
+// broadcast to the shape of all.
 func fold[T onnx.Element](row func(dst, a, b []T)) Kernel {
 	d := onnx.TypeOf[T]()
 	return func(c *Call) error {

@@ -9,7 +9,7 @@ import "math"
 // multiples of it.
 const tapRun = 32
 
-// operation is the operation of pairs.
+// operation is the operation of pairs. Kernels in assembly know its numbers.
 type operation int
 
 const (

@@ -26,6 +26,7 @@ func newWhere(*Spec) (Kernel, error) {
 	}, nil
 }
 
+// where divides the outputs among threads; each takes the same steps whichever operand it has.
 func where[T onnx.Element](c *Call, out []T, shape []int) {
 	cond, x, y := c.In[0].Data.([]bool), data[T](c.In[1]), data[T](c.In[2])
 	dims, st := collapse(shape, broadcastStrides(c.In[0].Shape, shape),

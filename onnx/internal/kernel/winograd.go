@@ -282,6 +282,7 @@ func tilesInGo(dst []float32, ds int, src []float32, line, odd, n int) {
 	}
 }
 
+// plus and minus are sums of lines of a tile, element by element.
 func plus(a, b [4]float32) [4]float32 {
 	return [4]float32{a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3]}
 }
