@@ -69,7 +69,8 @@ func (f *Factor) factor(from, n int) bool {
 	return f.factor(from+m, n-m)
 }
 
-// leaf factors a block on the diagonal and keeps its inverse.
+// leaf factors a block on the diagonal and keeps its inverse. Row by row u_ii = sqrt(a_ii) and u_ij
+// = a_ij / u_ii, and the rows below lose u_i'u_i.
 func (f *Factor) leaf(from, n int) bool {
 	u := block(f.U, from, n, from, n)
 	for i := range n {
@@ -112,6 +113,7 @@ func (f *Factor) invert(from, n int) {
 	}
 }
 
+// inverseOf is where the inverse of a block of n rows lies.
 func (f *Factor) inverseOf(from, n int) blas64.General {
 	return blas64.General{Rows: n, Cols: n, Stride: triangle, Data: f.inverse[from*triangle:]}
 }
@@ -131,7 +133,7 @@ func takeGram(a, c blas64.General) {
 }
 
 // forward replaces b by the solution x of T'x = b, for the rows and columns T of U from from on, as
-// many as b has.
+// many as b has. Halves of T' = [P' 0; Q' R'] give P'x = b and then R'y = c - Q'x.
 func (f *Factor) forward(from int, b blas64.General) {
 	n := b.Rows
 	if n <= triangle {
@@ -180,7 +182,7 @@ func (f *Factor) solveLeaf(t blas.Transpose, from int, b blas64.General) {
 // few is the number of columns up to which solutions are taken one by one.
 const few = 4
 
-// SolveHalf overwrites b by U⁻¹b, or by U'⁻¹b where t says so.
+// SolveHalf overwrites b by U⁻¹b, or by U'⁻¹b where t says so. It takes n² operations a column.
 func (f *Factor) SolveHalf(t blas.Transpose, b blas64.General) {
 	if b.Rows != f.U.Rows {
 		panic(fmt.Sprintf("dense: solution of %d equations for %d right sides of %d rows", f.U.Rows,

@@ -68,15 +68,19 @@ type tridiagonal struct {
 	tau  []float64
 }
 
+// row64 is row i of a matrix, in its memory.
 func row64(a blas64.General, i int) []float64 { return a.Data[i*a.Stride : i*a.Stride+a.Cols] }
 
+// zeros is a new matrix.
 func zeros(rows, cols int) blas64.General {
 	return blas64.General{Rows: rows, Cols: cols, Stride: max(cols, 1),
 		Data: make([]float64, rows*cols)}
 }
 
+// vec is numbers as BLAS takes them.
 func vec(x []float64) blas64.Vector { return blas64.Vector{N: len(x), Data: x, Inc: 1} }
 
+// part is the matrix without its first i rows and j columns, in its memory.
 func part(a blas64.General, i, j int) blas64.General {
 	return blas64.General{Rows: a.Rows - i, Cols: a.Cols - j, Stride: a.Stride,
 		Data: a.Data[min(i*a.Stride+j, len(a.Data)):]}

@@ -79,6 +79,7 @@ func addRows[T float32 | float64](a []T, as int, by, y []T) {
 	}
 }
 
+// checkRows panics unless the numbers are n rows of d.
 func checkRows(numbers, n, d int) {
 	if numbers != n*d {
 		panic(fmt.Sprintf("dense: %d rows of %d numbers in %d", n, d, numbers))

@@ -208,9 +208,8 @@ func (s *secular) at(origin, mu float64, i int) (below, above, slopeBelow, slope
 }
 
 // root returns root i, between poles i and i+1, and leaves the inverses of its distances to all
-// poles. Each
-// step solves the equation of two poles that agrees in value and slope on either side (Li 1994),
-// and halves the bracket where that leaves it.
+// poles. Each step solves the equation of two poles that agrees in value and slope on either side
+// (Li 1994), and halves the bracket where that leaves it.
 func (s *secular) root(i int) float64 {
 	k := len(s.d)
 	origin, low, high := s.d[i], 0.0, 0.0

@@ -18,6 +18,7 @@ func (m Columns) Rows(c, n int) Columns {
 	return Columns{C: n, N: m.N, Stride: m.Stride, Data: m.Data[c*m.Stride:]}
 }
 
+// check panics unless m has c classes and n points, a multiple of Width, and memory for them.
 func (m Columns) check(c, n int) {
 	if n%Width != 0 || m.C != c || m.N != n || c < 1 || n < 0 || n > m.Stride || n > 0 &&
 		len(m.Data) < (c-1)*m.Stride+n {
@@ -77,8 +78,11 @@ func Curve(a, p Columns, w []float64) {
 	curve(a.C, a.N, a.Data, a.Stride, p.Data, p.Stride, w[:a.N])
 }
 
+// minExponent is the least exponent that counts; see [Softmax].
 const minExponent = -708
 
+// softmaxGo is Softmax without vectors. e holds the exponentials, and may be p; with add the
+// softmax is added to p.
 func softmaxGo(c, n int, l []float64, ls int, e []float64, es int, p []float64, ps int, add bool,
 	top, sum []float64) {
 	copy(top, l[:n])
@@ -108,6 +112,7 @@ func softmaxGo(c, n int, l []float64, ls int, e []float64, es int, p []float64, 
 	}
 }
 
+// blendGo is Blend without vectors.
 func blendGo(c, n int, l []float64, ls int, p []float64, ps int, s []float64, ss int,
 	inner []float64) {
 	for k := range c {
@@ -119,6 +124,7 @@ func blendGo(c, n int, l []float64, ls int, p []float64, ps int, s []float64, ss
 	}
 }
 
+// expSumGo is ExpSum without vectors.
 func expSumGo(c, n int, l []float32, ls int, by float64, sum []float64) {
 	clear(sum)
 	for k := range c {
@@ -128,6 +134,7 @@ func expSumGo(c, n int, l []float32, ls int, by float64, sum []float64) {
 	}
 }
 
+// curveGo is Curve without vectors: a_c becomes w p_c (a_c - sum over k of p_k a_k).
 func curveGo[T float32 | float64](c, n int, a []T, as int, p []T, ps int, w []T) {
 	for i := range n {
 		var mean T
@@ -143,6 +150,7 @@ func curveGo[T float32 | float64](c, n int, a []T, as int, p []T, ps int, w []T)
 // minExponentSingle is minExponent for float32.
 const minExponentSingle = -87
 
+// residualGo is Residual without vectors.
 func residualGo(c, n int, a []float32, as int, y []float32, ys int, w []float32) {
 	for i := range n {
 		top := a[i]

@@ -22,6 +22,7 @@ type window struct {
 	group      int
 }
 
+// padded reports whether there is any padding.
 func (w window) padded() bool {
 	return slices.ContainsFunc(slices.Concat(w.begin, w.end), func(p int) bool { return p != 0 })
 }
@@ -92,6 +93,8 @@ func allOnes(v []int) bool {
 	return !slices.ContainsFunc(v, func(x int) bool { return x != 1 })
 }
 
+// vjpConv: x̄ is the adjoint of the convolution, w̄ the correlation of x with ȳ, and b̄ = Σ ȳ over
+// batch and positions.
 func vjpConv(c *call) []string {
 	x, weights, g := c.in(0), c.in(1), c.g()
 	w := c.window(x, weights)

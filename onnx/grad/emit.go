@@ -52,6 +52,7 @@ func newEmitter(m *onnx.Model) *emitter {
 	return e
 }
 
+// knownShape is a shape of which every size is known.
 func knownShape(s []int) []onnx.Dim {
 	out := make([]onnx.Dim, len(s))
 	for i, d := range s {
@@ -60,6 +61,7 @@ func knownShape(s []int) []onnx.Dim {
 	return out
 }
 
+// claim takes a name; false where a value has it already.
 func (e *emitter) claim(name string) bool {
 	if e.taken[name] {
 		return false
@@ -68,6 +70,7 @@ func (e *emitter) claim(name string) bool {
 	return true
 }
 
+// fresh claims a name for a value that an operator gives, vjp/<operator>_<number>.
 func (e *emitter) fresh(op string) string {
 	base := "vjp/" + strings.ToLower(op)
 	for {
@@ -84,6 +87,8 @@ func (e *emitter) op(op string, in []string, attrs ...onnx.Attr) string {
 	return e.opN(op, in, 1, attrs...)[0]
 }
 
+// opN emits a node with n outputs, or returns the outputs of an equal one that was emitted before.
+// Their element types are noted, as far as the operator tells them.
 func (e *emitter) opN(op string, in []string, n int, attrs ...onnx.Attr) []string {
 	var key strings.Builder
 	fmt.Fprintf(&key, "%s %q", op, in)
@@ -216,12 +221,14 @@ func (e *emitter) constScalar(v string) (float64, bool) {
 	return t.At(0), true
 }
 
+// valueInfo is the description of v, as far as it is known.
 func (e *emitter) valueInfo(v string) onnx.ValueInfo {
 	i := e.info[v]
 	i.Name = v
 	return i
 }
 
+// isFloat takes a value of unknown type for one of floats.
 func (e *emitter) isFloat(v string) bool {
 	d := e.info[v].DType
 	return d == onnx.Undefined || d.IsFloat()
@@ -299,6 +306,7 @@ func (e *emitter) shaped(v string, d onnx.DType, s []onnx.Dim) string {
 // num is a scalar constant of the element type of like.
 func (e *emitter) num(x float64, like string) string { return e.numOf(x, e.dtype(like)) }
 
+// numOf is a scalar constant; halves are cast from float32, which holds them exactly.
 func (e *emitter) numOf(x float64, d onnx.DType) string {
 	switch d {
 	case onnx.Float64:
@@ -327,6 +335,7 @@ func (e *emitter) filled(v string, x float64) string {
 	return e.as(e.filledShape(e.shapeOf(v), x, d), v)
 }
 
+// filledShape is x at every place of a shape that is a value of the graph.
 func (e *emitter) filledShape(shape string, x float64, d onnx.DType) string {
 	var t *onnx.Tensor
 	if d == onnx.Float64 {
@@ -383,6 +392,7 @@ func (e *emitter) where(cond, y, z string) string { return e.op("Where", []strin
 // mask is cond as numbers 0 and 1 of the element type of like.
 func (e *emitter) mask(cond, like string) string { return e.cast(cond, e.dtype(like)) }
 
+// transpose emits nothing where perm leaves the axes in their order.
 func (e *emitter) transpose(x string, perm ...int) string {
 	same := true
 	for i, p := range perm {
@@ -426,6 +436,7 @@ func (e *emitter) squeeze(x string, axes ...int) string {
 	return e.op("Squeeze", []string{x, e.ints(axes...)})
 }
 
+// concat of one value is that value.
 func (e *emitter) concat(axis int, xs ...string) string {
 	if len(xs) == 1 {
 		return xs[0]

@@ -87,6 +87,7 @@ func attempt(m *onnx.Model, way string,
 	return differentiate(), nil
 }
 
+// graphName is "" where there is no graph.
 func graphName(m *onnx.Model) string {
 	if m == nil || m.Graph == nil {
 		return ""
@@ -269,9 +270,10 @@ func pullBack(e *emitter, n *onnx.Node, active map[string]bool, cot *cotangents)
 	return nil
 }
 
-// missingRule is wrapped by the error for an operator without a rule.
+// errNoRule is wrapped by the error for an operator without a rule.
 var errNoRule = errors.New("no differentiation rule")
 
+// missingRule names the node, and the domain of an operator that is not of the standard set.
 func missingRule(n *onnx.Node) error {
 	op := n.Op
 	if !standard(n.Domain) {
@@ -290,6 +292,8 @@ type cotangents struct {
 	of map[string]string
 }
 
+// add notes a cotangent that has arrived. That of a value which several nodes read is the sum over
+// them.
 func (c *cotangents) add(value, v string) {
 	if old := c.of[value]; old != "" {
 		sum := c.e.op("Add", []string{old, v})
@@ -299,6 +303,8 @@ func (c *cotangents) add(value, v string) {
 	c.of[value] = v
 }
 
+// outputsOf are the outputs of the given names; without names, all of a floating-point type. It
+// ends the work where there is none, or a name is wrong.
 func outputsOf(e *emitter, g *onnx.Graph, names []string) []onnx.ValueInfo {
 	var ys []onnx.ValueInfo
 	if len(names) == 0 {
@@ -330,6 +336,7 @@ func outputsOf(e *emitter, g *onnx.Graph, names []string) []onnx.ValueInfo {
 	return ys
 }
 
+// checkWRT ends the work where a name is no value of a floating-point type, or is given twice.
 func checkWRT(e *emitter, g *onnx.Graph, names []string) {
 	if len(names) == 0 {
 		try.Fail("nothing to differentiate for; name inputs or initializers")
@@ -365,6 +372,7 @@ func listInfos(vs []onnx.ValueInfo) string {
 	return shorten(names)
 }
 
+// shorten lists names, at most twenty of them.
 func shorten(names []string) string {
 	const most = 20
 	if len(names) == 0 {
@@ -376,6 +384,8 @@ func shorten(names []string) string {
 	return strings.Join(names, ", ")
 }
 
+// activeValues are wrt and the values that depend on them through floats. One pass is enough, as
+// nodes stand in topological order.
 func activeValues(e *emitter, nodes []*onnx.Node, wrt []string) map[string]bool {
 	active := map[string]bool{}
 	for _, w := range wrt {

@@ -133,8 +133,7 @@ func (c *call) padSlice(s *sliced, rank int) string {
 	return c.op("Pad", []string{c.g(), c.vec(append([]string{c.ints(before...)}, after...)...)})
 }
 
-// scatterSlice scatters the cotangent axis by axis, from the last: a slice along several axes is
-// one slice after the other.
+// scatterSlice slices the positions of x as the node does x.
 func (c *call) scatterSlice(s *sliced, rank int) string {
 	return c.scatterAxes(s.axes, rank, func(i int, all string) string {
 		part := func(v string) string {

@@ -77,13 +77,17 @@ func vjpMatMul(c *call) []string {
 	return out
 }
 
+// shapedIfNew notes the type and shape of a value that has none so far.
 func (e *emitter) shapedIfNew(v string, d onnx.DType, s []onnx.Dim) {
 	if _, ok := e.info[v]; !ok {
 		e.shaped(v, d, s)
 	}
 }
 
-// vjpGemm: Y = α A' B' + β C, where A' and B' are A and B or their transposes.
+// vjpGemm: Y = α A' B' + β C, where A' and B' are A and B or their transposes. Cotangents of A and
+// B are transposed as these are, and that of C is summed over its broadcast:
+//
+//	Ā' = α Ȳ B'ᵀ,  B̄' = α A'ᵀ Ȳ,  C̄ = β Ȳ
 func vjpGemm(c *call) []string {
 	a, b, g := c.in(0), c.in(1), c.g()
 	alpha, beta := c.attrs.Float("alpha"), c.attrs.Float("beta")

@@ -36,7 +36,10 @@ func (c *call) normalizedVJP(h, hat, s, n string, axes []int) string {
 }
 
 // vjpBatchNormalization (Ioffe and Szegedy 2015). In inference form y = (x - μ) s γ + β with stored
-// μ and σ²; in training form μ and σ² are the batch's.
+// μ and σ²; in training form μ and σ² are the batch's. With S = Σ ȳ (x - μ) per channel, the
+// inference form has
+//
+//	x̄ = γ s ȳ,  γ̄ = s S,  β̄ = Σ ȳ,  μ̄ = -γ s Σ ȳ,  and -γ s³ S / 2 for σ²
 func vjpBatchNormalization(c *call) []string {
 	x, gamma, mu, sigma2, g := c.in(0), c.in(1), c.in(3), c.in(4), c.g()
 	r := c.rank(x)
@@ -127,7 +130,8 @@ func (c *call) batchNormTraining(out []string, lift func(string) string,
 	out[0] = c.sub(scaled, c.mul(centred, lift(slope)))
 }
 
-// vjpLayerNormalization (Ba, Kiros and Hinton 2016): statistics over the axes from axis on.
+// vjpLayerNormalization (Ba, Kiros and Hinton 2016): statistics over the axes from axis on. γ̄ is ȳ
+// x̂ and β̄ is ȳ, each summed over the axes of its broadcast.
 func vjpLayerNormalization(c *call) []string {
 	x, gamma, g := c.in(0), c.in(1), c.g()
 	r := c.rank(x)
@@ -148,7 +152,8 @@ func vjpLayerNormalization(c *call) []string {
 	return out
 }
 
-// vjpInstanceNormalization: statistics over the spatial axes of each channel of each item.
+// vjpInstanceNormalization: statistics over the spatial axes of each channel of each item. γ̄ = Σ ȳ
+// x̂ and β̄ = Σ ȳ, over batch and positions.
 func vjpInstanceNormalization(c *call) []string {
 	x, gamma, g := c.in(0), c.in(1), c.g()
 	r := c.rank(x)

@@ -110,6 +110,7 @@ func (c *call) overWindows(w window, g string) string {
 	return c.reshape(c.spread(w, flat, kernel, like), sx)
 }
 
+// unknownDims are as many sizes, of which nothing is known.
 func unknownDims(s []onnx.Dim) []onnx.Dim {
 	out := make([]onnx.Dim, len(s))
 	for i := range out {

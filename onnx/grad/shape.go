@@ -28,6 +28,7 @@ func init() {
 	register(vjpCol2Im, "Col2Im")
 }
 
+// vjpTranspose puts the axes back by the inverse permutation.
 func vjpTranspose(c *call) []string {
 	perm := c.attrs.Ints("perm")
 	if perm == nil { // the axes reversed, which is its own inverse
@@ -50,6 +51,7 @@ func (c *call) axis(v string) int {
 	return a[0]
 }
 
+// vjpConcat cuts the cotangent into the pieces that were joined.
 func vjpConcat(c *call) []string {
 	if len(c.node.Inputs) == 1 {
 		return []string{c.g()}
@@ -62,6 +64,7 @@ func vjpConcat(c *call) []string {
 	return c.opN("Split", []string{c.g(), c.vec(sizes...)}, len(sizes), onnx.IntAttr("axis", axis))
 }
 
+// vjpSplit joins the cotangents of the pieces, zeros for one that nothing depends on.
 func vjpSplit(c *call) []string {
 	parts := make([]string, len(c.node.Outputs))
 	for i := range parts {
@@ -85,6 +88,7 @@ func vjpTile(c *call) []string {
 		false, axes...)}
 }
 
+// vjpDepthToSpace moves the blocks back to channels.
 func vjpDepthToSpace(c *call) []string {
 	g, x := c.g(), c.in(0)
 	b := c.attrs.Int("blocksize")
@@ -97,12 +101,14 @@ func vjpDepthToSpace(c *call) []string {
 	return []string{c.reshape(c.transpose(c.reshape(g, apart), 0, 1, 3, 5, 2, 4), c.shapeOf(x))}
 }
 
+// vjpSpaceToDepth moves the channels back to blocks.
 func vjpSpaceToDepth(c *call) []string {
 	mode := cmp.Or(c.attrs.Str("mode"), "DCR") // an attribute since operator set 28
 	size := onnx.IntAttr("blocksize", c.attrs.Int("blocksize"))
 	return []string{c.op("DepthToSpace", []string{c.g()}, size, onnx.StrAttr("mode", mode))}
 }
 
+// vjpTrilu keeps the same triangle of the cotangent.
 func vjpTrilu(c *call) []string {
 	in := []string{c.g()}
 	if k := c.in(1); k != "" {

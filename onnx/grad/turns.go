@@ -31,6 +31,7 @@ func vjpLoop(c *call) []string {
 		carried: c.node.Inputs[min(2, len(c.node.Inputs)):], counts: true})
 }
 
+// vjpScan reads the scanned axes and directions, by default the first and from the beginning.
 func vjpScan(c *call) []string {
 	m := c.attrs.Int("num_scan_inputs")
 	n := len(c.node.Inputs) - m

@@ -75,6 +75,7 @@ func each(r rule, ops ...string) map[string]rule {
 	return out
 }
 
+// merge joins tables of rules.
 func merge(families ...map[string]rule) map[string]rule {
 	out := map[string]rule{}
 	for _, f := range families {
@@ -83,6 +84,7 @@ func merge(families ...map[string]rule) map[string]rule {
 	return out
 }
 
+// wrap names the node in an error, with the types and shapes of its inputs.
 func (c *call) wrap(err error) error {
 	var shapes []string
 	for i, f := range c.in {
@@ -106,6 +108,7 @@ func (c *call) arg(i int) *fact {
 	return &fact{}
 }
 
+// has reports whether input i is given.
 func (c *call) has(i int) bool { return i < len(c.in) && c.in[i] != nil }
 
 // set gives output i a type and shape; outputs that the node does not have are skipped.
@@ -203,7 +206,8 @@ func (c *call) fresh(kind string, n int) []expr {
 	return out
 }
 
-// meet is the size of two axes that must agree.
+// meet is the size of two axes that must agree. A known size is kept before a symbol, and a symbol
+// of the file before one of inference.
 func meet(a, b expr) (expr, error) {
 	x, xok := a.value()
 	y, yok := b.value()
@@ -255,7 +259,8 @@ func sameType(fs ...*fact) (onnx.DType, error) {
 	return d, nil
 }
 
-// broadcast is ONNX's multidirectional broadcasting of shapes.
+// broadcast is ONNX's multidirectional broadcasting of shapes. A symbol beside a known size above 1
+// must turn out as 1 or that size, so that the known one is the result.
 func (c *call) broadcast(shapes ...[]expr) ([]expr, error) {
 	rank := 0
 	for _, s := range shapes {

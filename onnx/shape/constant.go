@@ -16,6 +16,7 @@ var shapeRules = map[string]rule{
 	"OneHot": inferOneHot,
 }
 
+// inferShape follows the sizes of the axes from start to end, which may be symbols.
 func inferShape(c *call) {
 	x := c.in[0]
 	if !x.ranked() {
@@ -38,6 +39,7 @@ func inferShape(c *call) {
 	c.follow(part)
 }
 
+// inferSize follows the product of the sizes.
 func inferSize(c *call) {
 	c.set(0, onnx.Int64, []expr{})
 	if x := c.in[0]; x.ranked() {
@@ -45,6 +47,7 @@ func inferSize(c *call) {
 	}
 }
 
+// inferConstant knows all of the value.
 func inferConstant(c *call) {
 	t := op.Constant(c.node)
 	if t == nil {
@@ -84,6 +87,7 @@ func (c *call) size(e expr) expr {
 	return c.inf.unknownSize()
 }
 
+// inferConstantOfShape follows the repeated element of a small result.
 func inferConstantOfShape(c *call) {
 	v := onnx.Scalar[float32](0)
 	if a, ok := c.node.Attr("value"); ok && a.Tensor != nil {
@@ -98,6 +102,8 @@ func inferConstantOfShape(c *call) {
 	}
 }
 
+// inferRange: ceil((limit - start) / delta) elements, and none where that is negative; open unless
+// delta is known.
 func inferRange(c *call) {
 	d := try.Get(sameType(c.in...))
 	c.set(0, d, []expr{c.inf.unknownSize()})
@@ -120,6 +126,7 @@ func inferRange(c *call) {
 	c.set(0, d, []expr{c.size(span.plus(constant(step - 1)).floorOver(step))})
 }
 
+// inferNonZero: [rank, n], where only a run tells n.
 func inferNonZero(c *call) {
 	rank := c.inf.unknownSize()
 	if x := c.in[0]; x.ranked() {
@@ -137,6 +144,7 @@ func inferLike(c *call) {
 	c.set(0, d, c.arg(0).shape)
 }
 
+// inferOneHot: the shape of the indices, with the depth put in at axis.
 func inferOneHot(c *call) {
 	x := c.in[0]
 	c.set(0, c.in[2].dtype, nil)

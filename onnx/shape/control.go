@@ -34,6 +34,7 @@ func (c *call) body(name string, inputs []*fact) (*inference, *onnx.Graph, error
 	return inner, a.Graph, nil
 }
 
+// inferIf keeps the sizes in which both branches agree; a rank in which they differ is open.
 func inferIf(c *call) {
 	branches := []string{"then_branch", "else_branch"}
 	if d := c.in[0].data; len(d) == 1 {

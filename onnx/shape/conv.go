@@ -20,7 +20,8 @@ var convolutionRules = map[string]rule{
 	"DeformConv": shaped(inferDeformConv),
 }
 
-// output is the size of axis i after the window went over an input of size in.
+// output is the size of axis i after the window went over an input of size in. It is floor((in +
+// pads - extent) / stride) + 1, or ceil(in / stride) where auto_pad is SAME.
 func output(w op.Window, in expr, i int) expr {
 	switch w.AutoPad {
 	case "SAME_UPPER", "SAME_LOWER":
@@ -69,6 +70,7 @@ func spatial(w []expr) []int {
 	return out
 }
 
+// inferConv: input [N, C, D1, ...] and weight [M, C/group, k1, ...] give [N, M, O1, ...].
 func inferConv(c *call) {
 	x, weight, d, bias := 0, 1, c.arg(0).dtype, 2
 	switch c.node.Op {

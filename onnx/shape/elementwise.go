@@ -26,6 +26,7 @@ var elementwiseRules = merge(map[string]rule{
 ), each(inferComparison, "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"),
 	each(inferVariadic, "Max", "Min", "Mean", "Sum"))
 
+// inferUnary keeps type and shape, and follows the elements of Identity, Neg and Not.
 func inferUnary(c *call) {
 	x := c.arg(0)
 	c.same(0, x)
@@ -45,6 +46,7 @@ func inferUnary(c *call) {
 	}
 }
 
+// mapData applies f to every element; elements that are not followed stay so.
 func mapData(d []expr, f func(expr) expr) []expr {
 	if d == nil {
 		return nil
@@ -156,6 +158,8 @@ func inferComparison(c *call) {
 	})
 }
 
+// inferVariadic broadcasts all inputs, and follows the larger or smaller of two where the sign of
+// their difference is known.
 func inferVariadic(c *call) {
 	d := try.Get(sameType(c.in...))
 	shapes := make([][]expr, len(c.in))

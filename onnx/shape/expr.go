@@ -54,6 +54,7 @@ func (e expr) value() (int, bool) {
 	return 0, false
 }
 
+// is reports whether e is the constant n.
 func (e expr) is(n int) bool { v, ok := e.value(); return ok && v == n }
 
 func (e expr) equal(f expr) bool { return slices.Equal(e, f) }
@@ -73,6 +74,7 @@ func (e expr) atLeast() (int, bool) {
 	return low, true
 }
 
+// canonical sorts terms by their symbols, adds up those of one product and drops those that cancel.
 func canonical(ts []term) expr {
 	sorting.By(ts, func(a, b term) int { return strings.Compare(a.mono, b.mono) })
 	out := expr{}
@@ -95,6 +97,7 @@ func (e expr) plus(f expr) expr { return canonical(append(slices.Clone(e), f...)
 
 func (e expr) minus(f expr) expr { return e.plus(f.times(constant(-1))) }
 
+// times multiplies term by term, O(terms of e · terms of f).
 func (e expr) times(f expr) expr {
 	var out []term
 	for _, a := range e {
@@ -120,6 +123,7 @@ func saturate(about float64, exact int) int {
 	return exact
 }
 
+// joinMono is the product of two products of symbols, in canonical order.
 func joinMono(a, b string) string {
 	if a == "" {
 		return b
@@ -181,6 +185,7 @@ func (e expr) floorOver(k int) expr {
 	return canonical(append(whole, term{"floor((" + r.String() + ")/" + strconv.Itoa(k) + ")", 1}))
 }
 
+// floorDiv rounds down, where Go's division rounds towards 0.
 func floorDiv(a, b int) int {
 	q := a / b
 	if a%b != 0 && (a < 0) != (b < 0) {
@@ -291,6 +296,8 @@ func parseExpr(s string) (expr, bool) {
 	return e, e.bounded()
 }
 
+// isAtom reports whether s is one symbol: an identifier, or a quotient as [expr.floorOver] writes
+// it.
 func isAtom(s string) bool {
 	if inner, ok := strings.CutPrefix(s, "floor(("); ok {
 		i := strings.LastIndex(inner, ")/")

@@ -220,6 +220,7 @@ type inference struct {
 	load      *load
 }
 
+// fresh is a symbol that was never used, of the kind ?, ~ or $.
 func (inf *inference) fresh(kind string) expr {
 	*inf.counter++
 	return symbol(fmt.Sprintf("%s%d", kind, *inf.counter))
@@ -228,6 +229,7 @@ func (inf *inference) fresh(kind string) expr {
 //go:noinline
 func (inf *inference) unknownSize() expr { return inf.fresh("?") }
 
+// lookup finds a value of this graph or of those around it, from the inside out.
 func (inf *inference) lookup(name string) *fact {
 	for i := inf; i != nil; i = i.outer {
 		if f, ok := i.facts[name]; ok {
@@ -289,6 +291,8 @@ func (inf *inference) info(name string) onnx.ValueInfo {
 	return v
 }
 
+// dim is e as a file can state it: a number, a symbol or an expression. It is open where e holds a
+// symbol of inference alone, or is beyond the bounds.
 func (inf *inference) dim(e expr) onnx.Dim {
 	if n, ok := e.value(); ok && n >= 0 {
 		return onnx.Known(n)
@@ -305,6 +309,8 @@ func (inf *inference) dim(e expr) onnx.Dim {
 	return onnx.Symbolic(s)
 }
 
+// graph infers the nodes in their order. The file's own types are hints for outputs of which no
+// rule tells.
 func (inf *inference) graph(g *onnx.Graph) error {
 	hints := make(map[string]onnx.ValueInfo, len(g.Values)+len(g.Outputs))
 	for _, vs := range [][]onnx.ValueInfo{g.Outputs, g.Values} {
@@ -339,6 +345,7 @@ const (
 	followedBytes = 32
 )
 
+// elements are those of a small tensor of integers or booleans; nil of others.
 func elements(t *onnx.Tensor) []expr {
 	if t.Len() > maxFollowed {
 		return nil
@@ -356,6 +363,8 @@ func elements(t *onnx.Tensor) []expr {
 	return nil
 }
 
+// node applies the rule of one node. Operators of other domains, and those that the model itself
+// defines, leave their outputs to the hints.
 func (inf *inference) node(n *onnx.Node, hints map[string]onnx.ValueInfo) error {
 	if len(n.Outputs) == 0 {
 		return nil // Check says what is wrong with it
@@ -435,6 +444,7 @@ func (inf *inference) learn(name string, f *fact, hints map[string]onnx.ValueInf
 	return nil
 }
 
+// shapeText is a shape for an error.
 func (inf *inference) shapeText(shape []expr) string {
 	parts := make([]string, len(shape))
 	for i, e := range shape {

@@ -29,6 +29,7 @@ func inferAxiswise(c *call) {
 	try.Get(axis(a, len(x.shape)))
 }
 
+// inferMeanVariance checks the axes.
 func inferMeanVariance(c *call) {
 	x := c.in[0]
 	c.same(0, x)
@@ -90,6 +91,7 @@ func (c *call) broadcastTo(i int) {
 	}
 }
 
+// inferBatchNormalization checks the vectors of channels; statistics have the shape of the mean.
 func inferBatchNormalization(c *call) {
 	if c.same(0, c.in[0]); len(c.in[0].shape) != 1 { // a vector has one channel
 		inferChannelwise(c)
@@ -100,6 +102,7 @@ func inferBatchNormalization(c *call) {
 	}
 }
 
+// inferLayerNormalization: the statistics have size 1 on the axes from axis on.
 func inferLayerNormalization(c *call) {
 	x := c.in[0]
 	c.same(0, x)
@@ -120,6 +123,7 @@ func inferLayerNormalization(c *call) {
 	c.set(2, stash, stat)
 }
 
+// inferDropout: the mask is boolean, before operator set 10 of the input's type.
 func inferDropout(c *call) {
 	c.same(0, c.in[0])
 	mask := onnx.Bool

@@ -122,6 +122,7 @@ func inferGridSample(c *call, x *fact) []expr {
 	return append([]expr{n, x.shape[1]}, grid[1:len(grid)-1]...)
 }
 
+// inferAffineGrid: a size [N, C, D1, ..., Dn] gives a grid [N, D1, ..., Dn, n].
 func inferAffineGrid(c *call) {
 	size := c.given(c.in[1])
 	c.set(0, c.in[0].dtype, nil)
@@ -148,6 +149,8 @@ func inferCol2Im(c *call) {
 	c.set(0, x.dtype, append([]expr{x.shape[0], channels}, image...))
 }
 
+// inferDeformConv: the offset [N, ..., O1, ..., On] states the positions of the output [N, M, O1,
+// ..., On].
 func inferDeformConv(c *call, x *fact) []expr {
 	w, offset := c.in[1], c.in[2]
 	if len(x.shape) < 3 || len(w.shape) != len(x.shape) || len(offset.shape) != len(x.shape) {

@@ -110,6 +110,7 @@ func lastLayer(g *onnx.Graph, output string) (layer, bias *onnx.Node, weight *on
 	return n, bias, w
 }
 
+// attr reports whether an attribute is given and is not 0.
 func attr(n *onnx.Node, name string) bool {
 	a, ok := n.Attr(name)
 	return ok && a.Int != 0

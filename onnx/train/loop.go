@@ -268,6 +268,7 @@ func (r *course) validate(ctx context.Context, t int, rate float64) error {
 	return errors.Join(r.tell(r.write("validation", t+1, rate, r.begun, v)), err)
 }
 
+// save writes a checkpoint of the state before step t, where there is a file for it.
 func (l *Loop) save(t int, next string) error {
 	if l.Checkpoint == "" {
 		return nil
@@ -343,6 +344,7 @@ func (l *Loop) openLog(first int) error {
 	return nil
 }
 
+// write adds a line to the log, where there is one.
 func (l *Loop) write(kind string, step int, rate float64, begun time.Time, m Metrics) error {
 	if l.log == nil {
 		return nil
@@ -369,6 +371,7 @@ type pace struct{ times []time.Time }
 
 func newPace(start time.Time) *pace { return &pace{times: []time.Time{start}} }
 
+// after notes that a step has ended, and returns the steps per second over the last fifty.
 func (p *pace) after(now time.Time) float64 {
 	const window = 50
 	p.times = append(p.times, now)

@@ -97,7 +97,8 @@ func readInstead(nodes []*onnx.Node, name, other string) {
 	}
 }
 
-// MergeLoRA adds A B of the factors in values to each weight of the model from before [AddLoRA].
+// MergeLoRA adds A B of the factors in values to each weight of the model from before [AddLoRA]. It
+// takes O(d k rank) operations a weight, in float32.
 func MergeLoRA(m *onnx.Model, values map[string]*onnx.Tensor) error {
 	for name, w := range m.Graph.Initializers {
 		a, b := values[name+loraA], values[name+loraB]

@@ -124,6 +124,11 @@ func (l Loss) model(scores onnx.ValueInfo) (*onnx.Model, error) {
 	return b.Model()
 }
 
+// contrastive is a row's loss, with z = y/|y|, temperature τ and P the other rows of its label:
+//
+//	-1/|P| Σ_{p ∈ P} log (e^(z_i·z_p/τ) / Σ_{a ≠ i} e^(z_i·z_a/τ))
+//
+// Subtracting 1e9 closes the place of the row itself.
 func (l Loss) contrastive(b *build.Builder, y, label build.Ref) build.Ref {
 	temperature := cmp.Or(l.Temperature, 0.1)
 	z := b.Div(y, b.Sqrt(b.Add(b.ReduceSum(b.Mul(y, y), true, 1), b.F32(1e-12))))

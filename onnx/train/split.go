@@ -188,6 +188,7 @@ func (s *Split) Update(t int, rate float64, mean bool) (norm float64, err error)
 	return float64(fetch[optim.NormOutput].F32()[0]), nil
 }
 
+// scale multiplies a tensor in place.
 func scale(t *onnx.Tensor, by float32) {
 	x := t.F32()
 	for i := range x {

@@ -81,6 +81,7 @@ func wantInit(params []string, init map[string]*onnx.Tensor) error {
 	return nil
 }
 
+// sameType is an error unless a tensor has the type and shape of another.
 func sameType(have, want *onnx.Tensor) error {
 	if err := onnx.CheckTensor(have); err != nil {
 		return err
@@ -91,6 +92,7 @@ func sameType(have, want *onnx.Tensor) error {
 	return nil
 }
 
+// swap makes the values that a step wrote those of the next one.
 func (c *carried) swap() { c.now, c.after = c.after, c.now }
 
 // set replaces all values by copies of those given.

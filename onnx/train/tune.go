@@ -22,7 +22,7 @@ import (
 	"fmp/onnx/shape"
 )
 
-// stream returns the named stream of a seed.
+// stream returns the named stream of a seed. Names are told apart by a hash of 64 bits (FNV-1a).
 func stream(seed uint64, name ...any) *rand.Rand {
 	h := fnv.New64a()
 	fmt.Fprintln(h, name...)
@@ -80,6 +80,7 @@ func Rows(tensors map[string]*onnx.Tensor) (Data, error) {
 	return d, nil
 }
 
+// slice is n numbers from one on; nil of a tensor of another type.
 func slice[T any](v []T, from, n int) []T {
 	if v == nil {
 		return nil
@@ -374,6 +375,7 @@ func (t Tuning) prepare(m *onnx.Model) *tuned {
 	return p
 }
 
+// info describes a tensor whose shape is fixed.
 func info(name string, v *onnx.Tensor) onnx.ValueInfo {
 	out := onnx.ValueInfo{Name: name, DType: v.DType}
 	for _, d := range v.Shape {
@@ -432,7 +434,8 @@ func evaluation(g *onnx.Graph) {
 	g.Values = nil
 }
 
-// loop takes the steps.
+// loop takes the steps. It measures the held-out examples after every epoch and keeps the weights
+// of the best one.
 func (t Tuning) loop(ctx context.Context, eng engine.Engine, p *tuned, run *tuner, data,
 	held Data) error {
 	session, err := eng.Load(p.eval)

@@ -151,6 +151,7 @@ func (e *Engine) Library() string { return e.library }
 // Close does nothing: the library stays loaded for the life of the process.
 func (e *Engine) Close() error { return nil }
 
+// threads is how many threads an operator may use.
 func (e *Engine) threads() int {
 	if e.opts.Threads > 0 {
 		return e.opts.Threads
@@ -258,6 +259,7 @@ func ProviderNames() []string {
 	return names
 }
 
+// appendProvider switches an execution provider on, or says how to get one.
 func appendProvider(so *ortgo.SessionOptions, name string) error {
 	name = cmp.Or(name, "cpu")
 	for _, p := range providers {
@@ -306,6 +308,7 @@ func Providers() []ProviderStatus {
 	return out
 }
 
+// firstLine is an error without the runtime's trace.
 func firstLine(err error) string {
 	s, _, _ := strings.Cut(err.Error(), "\n")
 	return strings.TrimSpace(s)

@@ -36,6 +36,8 @@ type session struct {
 
 var _ engine.Session = (*session)(nil)
 
+// load adapts the model, writes it as bytes and has the runtime read them; large weights stay in
+// their files.
 func (e *Engine) load(m *onnx.Model) (*session, error) {
 	m, lazy, err := prepared(m)
 	if err != nil {
@@ -189,6 +191,7 @@ func describe(m *onnx.Model) (*onnx.Model, error) {
 	return &c, nil
 }
 
+// described reports whether the type and rank of every value are known.
 func described(vs []onnx.ValueInfo) bool {
 	return !slices.ContainsFunc(vs,
 		func(v onnx.ValueInfo) bool { return v.DType == onnx.Undefined || v.Shape == nil })
@@ -276,12 +279,14 @@ type lease struct {
 	v    *value
 }
 
+// release gives the values back to the session's pool.
 func (c *call) release() {
 	for _, l := range c.leases {
 		c.pool.put(l.name, l.v)
 	}
 }
 
+// lease hands a tensor to the runtime, by the value of an earlier run where it has the same memory.
 func (c *call) lease(name string, t *onnx.Tensor) (ortgo.Value, error) {
 	v, err := c.pool.get(name, t)
 	if err != nil {
@@ -426,4 +431,5 @@ func (e *plainError) Error() string {
 }
 func (e *plainError) Unwrap() error { return e.err }
 
+// plain is an error of the runtime, shortened.
 func plain(err error) error { return &plainError{err} }

@@ -66,6 +66,7 @@ func images(in []*onnx.Tensor) int {
 	return n
 }
 
+// fit reports whether the inputs have the shapes that the division is of.
 func (b *blocks) fit(in []*onnx.Tensor) bool {
 	return slices.EqualFunc(b.shapes, in,
 		func(s []int, t *onnx.Tensor) bool { return slices.Equal(s, t.Shape) })
@@ -143,6 +144,7 @@ type watch struct {
 	weights []int // of each step, bytes that all images share
 }
 
+// newWatch begins with the inputs, whose first axes are the images'.
 func newWatch(p *plan, n int) *watch {
 	w := &watch{plan: p, n: n, divided: make([]bool, p.slots)}
 	for _, v := range p.inputs {
@@ -181,7 +183,8 @@ func (w *watch) step(st *step, c *kernel.Call) {
 	w.moved, w.weights = append(w.moved, moved), append(w.weights, weights)
 }
 
-// blocks returns the division that moves least.
+// blocks returns the division that moves least. It tries blocks of threads, 2 threads, 4 threads,
+// ... images, each cut behind every step: O(steps · log images).
 func (w *watch) blocks(in []*onnx.Tensor, threads int) *blocks {
 	best, size, cut := 0, 0, 0
 	for m := threads; m < w.n; m *= 2 {

@@ -103,6 +103,7 @@ func (p *planner) gelu(value string) (parts []*onnx.Node, last *onnx.Node) {
 	return nil, nil
 }
 
+// isProduct reports whether a node is the product of two values.
 func isProduct(n *onnx.Node) bool {
 	return n != nil && n.Op == "Mul" && n.Domain == "" && len(n.Inputs) == 2 && len(n.Attrs) == 0
 }
@@ -134,6 +135,7 @@ func (p *planner) by(n *onnx.Node, op, value string, number float64) bool {
 	return a == value && kernel.IsScalar(t, number)
 }
 
+// times reports whether a node multiplies a value by a number.
 func (p *planner) times(n *onnx.Node, value string, number float64) bool {
 	return p.by(n, "Mul", value, number)
 }

@@ -204,6 +204,7 @@ func (v *integers) pair(n *onnx.Node) {
 	v.replace(n, k, err, out, a, b)
 }
 
+// typeOf is Undefined where there is no tensor.
 func typeOf(t *onnx.Tensor) onnx.DType {
 	if t == nil {
 		return onnx.Undefined
@@ -211,6 +212,7 @@ func typeOf(t *onnx.Tensor) onnx.DType {
 	return t.DType
 }
 
+// spec is a node on inputs of such types, of which no value is known.
 func (v *integers) spec(n *onnx.Node, in ...onnx.DType) *kernel.Spec {
 	return &kernel.Spec{Node: n, Opset: v.opset, Reproducible: v.reproducible, In: in,
 		Const: make([]*onnx.Tensor, len(in)),
@@ -390,6 +392,7 @@ func (v *integers) product(n *onnx.Node) {
 	v.replace(n, run, err, out, x)
 }
 
+// zeroPoint is a zero point as a tensor of the quantised type.
 func zeroPoint(q kernel.Quantization) *onnx.Tensor {
 	if q.DType == onnx.Int8 {
 		return onnx.Scalar(int8(q.Zero))

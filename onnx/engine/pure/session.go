@@ -29,6 +29,7 @@ type frame struct {
 	seen   func(st *step, c *kernel.Call) // called after each step; may be nil
 }
 
+// newFrame readies a call for every step; outputs that nothing reads are not wanted of it.
 func newFrame(p *plan, env *kernel.Env) *frame {
 	f := &frame{plan: p, env: env, values: make([]held, p.slots)}
 	for _, st := range p.steps {
@@ -143,6 +144,7 @@ type buffer struct {
 func (s *session) Inputs() []onnx.ValueInfo  { return s.plan.inputs }
 func (s *session) Outputs() []onnx.ValueInfo { return s.plan.outputs }
 
+// Close waits for the run that has its turn. It may be called twice.
 func (s *session) Close() error {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
@@ -265,6 +267,7 @@ func (f *frame) step(st *step, c *kernel.Call) error {
 	return nil
 }
 
+// release gives up a value; its buffer goes back to the pool with the last value that shares it.
 func (f *frame) release(v *held) {
 	if v.buffer != nil {
 		if v.buffer.refs--; v.buffer.refs == 0 {
