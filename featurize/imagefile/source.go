@@ -480,8 +480,8 @@ func readList(r io.Reader, dir string, o Options) ([]Item, []Mapped, error) {
 	return files, names.list, nil
 }
 
-// ownName returns the one name of a file to which links may lead; that of a file that is not there is
-// its path. An error is the machine's.
+// ownName returns the one name of a file to which links may lead; that of a file that is not there
+// is its path. An error is the machine's.
 func ownName(path string) (string, error) {
 	real, err := filepath.EvalSymlinks(path)
 	switch {

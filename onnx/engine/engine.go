@@ -20,8 +20,8 @@ type Engine interface {
 	Close() error
 }
 
-// Identity is the name of an engine and all else that its results depend on, to the bit, as far as it
-// says so by a method of this name.
+// Identity is the name of an engine and all else that its results depend on, to the bit, as far as
+// it says so by a method of this name.
 func Identity(e Engine) string {
 	if i, ok := e.(interface{ Identity() string }); ok {
 		return i.Identity()

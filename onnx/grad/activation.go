@@ -55,8 +55,8 @@ func init() {
 		t := c.as(c.un("Tanh", c.un("Softplus", x)), x)
 		return c.add(t, c.mul(c.mul(x, c.oneMinusSquare(t)), c.un("Sigmoid", x)))
 	})
-	// A product is quicker than Where on the ONNX Runtime's CPU. The sign of an output, which is never
-	// negative and 0 where it was cut off, is the mask.
+	// A product is quicker than Where on the ONNX Runtime's CPU. The sign of an output, which is
+	// never negative and 0 where it was cut off, is the mask.
 	unary("Relu", func(c *call, x, y string) string { return c.un("Sign", y) })
 	register(inFloat32(vjpGelu), "Gelu")
 	register(vjpPRelu, "PRelu")

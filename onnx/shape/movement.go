@@ -204,7 +204,8 @@ func inferConcat(c *call) {
 }
 
 // inferSplit: parts of the given sizes, whose sum is the axis. Without sizes an axis of n is cut in
-// k chunks of ceil(n / k), the last of which may be shorter. Before operator set 18 k must divide n.
+// k chunks of ceil(n / k), the last of which may be shorter. Before operator set 18 k must divide
+// n.
 func inferSplit(c *call) {
 	x := c.in[0]
 	for i := range c.out {

@@ -4,8 +4,8 @@ import (
 	"fmp/onnx/internal/try"
 )
 
-// single are the operands of one element, a scalar or a vector of one, by their place. The ONNX Runtime
-// takes Pad's of any rank.
+// single are the operands of one element, a scalar or a vector of one, by their place. The ONNX
+// Runtime takes Pad's of any rank.
 var single = map[string][]int{
 	"Clip": {1, 2}, "Pad": {2}, "CumSum": {1}, "Trilu": {1}, "OneHot": {1}, "TopK": {1},
 	"Range": {0, 1, 2},

@@ -11,8 +11,8 @@ var quantizationRules = map[string]rule{
 	"DynamicQuantizeLinear": inferDynamicQuantize,
 }
 
-// checkScale holds the scale and zero point against the value: one for all, one for each position on
-// the axis, or one for each block of positions on it.
+// checkScale holds the scale and zero point against the value: one for all, one for each position
+// on the axis, or one for each block of positions on it.
 func (c *call) checkScale() {
 	x, s := c.in[0].shape, c.arg(1).shape
 	if s == nil {

@@ -17,6 +17,9 @@ var reductionRules = merge(map[string]rule{
 	"ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare",
 ))
 
+// inferReduce leaves the reduced axes out, or gives them size 1 with keepdims. Without axes all are
+// reduced, or none where noop_with_empty_axes is set. The sum or product of a vector whose elements
+// are followed, such as a shape, is followed too.
 func inferReduce(c *call, x *fact) []expr {
 	keep := c.attrs.Int("keepdims") != 0
 	since := 18 // operator set from which on axes are an input
@@ -62,6 +65,7 @@ func inferReduce(c *call, x *fact) []expr {
 	return out
 }
 
+// inferArgReduce has int64 indices in the place of one axis, which keepdims leaves at size 1.
 func inferArgReduce(c *call) {
 	x := c.in[0]
 	c.set(0, onnx.Int64, nil)
@@ -81,6 +85,8 @@ func inferArgReduce(c *call) {
 	c.set(0, onnx.Int64, out)
 }
 
+// inferTopK gives values and int64 indices, k of them along one axis. k is an attribute before
+// operator set 10 and an operand from then on.
 func inferTopK(c *call) {
 	x := c.in[0]
 	c.set(0, x.dtype, nil)

@@ -13,8 +13,8 @@ type Stated struct {
 	Stated, Follows onnx.ValueInfo
 }
 
-// OfType reports whether the element types differ, which runtimes refuse. Most run a model whose sizes alone
-// differ.
+// OfType reports whether the element types differ, which runtimes refuse. Most run a model whose
+// sizes alone differ.
 func (s Stated) OfType() bool { return s.Stated.DType != s.Follows.DType }
 
 func (s Stated) String() string {
@@ -26,8 +26,8 @@ func (s Stated) String() string {
 		s.Stated.Name, s.Stated.Shape, s.Follows.Shape)
 }
 
-// Contradicted lists, by name, the values of the graphs of m of which the file states another type than the
-// one that follows from the inputs, another rank, or another size where both are known.
+// Contradicted lists, by name, the values of the graphs of m of which the file states another type
+// than the one that follows from the inputs, another rank, or another size where both are known.
 func Contradicted(m *onnx.Model) ([]Stated, error) {
 	if m == nil || m.Graph == nil {
 		return nil, fmt.Errorf("inferring shapes: there is no graph")

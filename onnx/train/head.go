@@ -24,9 +24,10 @@ var movers = []string{"Identity", "Cast", "Flatten", "Squeeze", "Unsqueeze", "Re
 // links lists the last operators whose input a loss takes for scores.
 var links = map[string][]string{CrossEntropy: {"Softmax", "LogSoftmax"}, Binary: {"Sigmoid"}}
 
-// scores has the last operator of an output pass its input on where the loss has that operator in it:
-// a Softmax or LogSoftmax over all classes for cross-entropy, a Sigmoid for binary. One loss with the
-// operator of the other is an error: the model that is written would not be the one that was trained.
+// scores has the last operator of an output pass its input on where the loss has that operator in
+// it: a Softmax or LogSoftmax over all classes for cross-entropy, a Sigmoid for binary. One loss
+// with the operator of the other is an error: the model that is written would not be the one that
+// was trained.
 func scores(m *onnx.Model, out onnx.ValueInfo, loss string) error {
 	maker := m.Graph.Makers()
 	n := maker[out.Name]
@@ -131,6 +132,8 @@ func NewHead(m *onnx.Model, output string, classes int, add bool,
 	return m, names, nil
 }
 
+// newHead changes m in place. The weights are uniform within ±1/√in for in features, and the bias
+// begins at 0.
 func newHead(m *onnx.Model, output string, classes int, add bool, seed uint64) (names []string,
 	err error) {
 	defer try.Catch(&err)

@@ -122,7 +122,8 @@ type Tuning struct {
 	// Weights are the initializers that are trained ([Weights] lists them).
 	Weights []string
 	// LoRA, where not 0, trains factors of this rank in place of the weights in Adapted, whether
-	// Weights has them or not. One that [AddLoRA] passes over is trained itself where Weights has it.
+	// Weights has them or not. One that [AddLoRA] passes over is trained itself where Weights has
+	// it.
 	LoRA    int
 	Adapted []string
 
@@ -231,6 +232,8 @@ func (t Tuning) Train(ctx context.Context, eng engine.Engine, m *onnx.Model, dat
 	return res, err
 }
 
+// train checks the settings, builds the models of the loss and of its gradient, and trains. The
+// result has the weights of the best validation, or the last ones where there was none.
 func (t Tuning) train(ctx context.Context, eng engine.Engine, m *onnx.Model, data,
 	held Data) (tuned *Tuned, err error) {
 	defer try.Catch(&err)
@@ -309,8 +312,8 @@ func keepAll(nodes []*onnx.Node) (changed bool) {
 	return changed
 }
 
-// prepare builds the models of the loss, for training and for measuring. m's batch normalisations get
-// statistics of their own, and its Dropout is in evaluation form.
+// prepare builds the models of the loss, for training and for measuring. m's batch normalisations
+// get statistics of their own, and its Dropout is in evaluation form.
 func (t Tuning) prepare(m *onnx.Model) *tuned {
 	own := ownStatistics(m.Graph)
 	if keepAll(own.Nodes) || own != m.Graph {

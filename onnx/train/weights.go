@@ -101,6 +101,8 @@ type collector struct {
 	weighted map[string]bool // values that depend on a weight
 }
 
+// walk takes the weights that nodes read, in their order, also in graphs within them. Nodes none of
+// whose outputs are used are passed over.
 func (c *collector) walk(nodes []*onnx.Node, used map[string]bool) {
 	for _, n := range nodes {
 		if !slices.ContainsFunc(n.Outputs, func(o string) bool { return used[o] }) {

@@ -11,9 +11,9 @@ import (
 )
 
 // guard restates computations on which the runtime ends the process, in all graphs of a model. The
-// least int32 or int64 is not divided by -1, which the processor refuses. Diagonals of Trilu stay near
-// the matrix. Col2Im reads no columns that its image does not have.
-// A division whose element type is not known, as of a value that an If within an If gives, stays.
+// least int32 or int64 is not divided by -1, which the processor refuses. Diagonals of Trilu stay
+// near the matrix. Col2Im reads no columns that its image does not have. A division whose element
+// type is not known, as of a value that an If within an If gives, stays.
 type guard struct {
 	opsets map[string]int64
 	taken  map[string]bool
@@ -123,7 +123,8 @@ func (w guard) node(n *onnx.Node, types map[string]onnx.DType,
 			number(onnx.Int64, farthest))
 	case n.Domain == "" && (n.Op == "Div" || n.Op == "Mod") &&
 		(d == onnx.Int32 || d == onnx.Int64) && len(n.Outputs) == 1 && mayNegate(constants[by]):
-		// x / y = (x / (y + 2t)) (1 - 2t) where t is 1 for y = -1, else 0; the remainder by 1 is that by -1.
+		// x / y = (x / (y + 2t)) (1 - 2t) where t is 1 for y = -1, else 0; the remainder by 1 is
+		// that by -1.
 		out := n.Outputs[0]
 		n = onnx.CloneNode(n)
 		one := emit("Cast", name("negates"), emit("Equal", name("negates"), by, number(d, -1)))
@@ -141,8 +142,8 @@ func (w guard) node(n *onnx.Node, types map[string]onnx.DType,
 	return append(nodes, n)
 }
 
-// columns returns the shape of a Col2Im's input with as many columns as its window has positions, to which
-// no other can be reshaped, and its block with sides of at least 1:
+// columns returns the shape of a Col2Im's input with as many columns as its window has positions,
+// to which no other can be reshaped, and its block with sides of at least 1:
 //
 //	prod_i floor((image_i + pads_i + pads_{i+d} - dilation_i (block_i - 1) - 1) / stride_i + 1)
 //

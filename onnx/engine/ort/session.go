@@ -80,8 +80,8 @@ func (e *Engine) load(m *onnx.Model) (*session, error) {
 	return s, nil
 }
 
-// prepared writes a model in operators that the runtime has. lazy says that its constants are left to
-// the run.
+// prepared writes a model in operators that the runtime has. lazy says that its constants are left
+// to the run.
 func prepared(m *onnx.Model) (_ *onnx.Model, lazy bool, err error) {
 	if len(m.Functions) > 0 {
 		// The runtime (1.27) aborts the process on a call that leaves out a function's last output,
@@ -128,8 +128,8 @@ func configEntries(g *onnx.Graph, folder string) map[string]string {
 	}
 	var without []string
 	if pools(g) {
-		// Fused into MaxPool, padding by 0 becomes padding by the lowest number; into AveragePool of
-		// an older set, ceil_mode counts positions beyond it.
+		// Fused into MaxPool, padding by 0 becomes padding by the lowest number; into AveragePool
+		// of an older set, ceil_mode counts positions beyond it.
 		without = append(without, "Pad_Fusion")
 	}
 	if overcounts(g) { // pools over blocks of channels count these in every set

@@ -63,8 +63,8 @@ func (p *planner) refuse(n *onnx.Node, err error) {
 			Wrong: p.wrong(n)})
 }
 
-// wrong reports whether the operator set has no such operator as a node's, or the operator none of its
-// operands, words, attributes or element types. A part of a spelt node is not the file's.
+// wrong reports whether the operator set has no such operator as a node's, or the operator none of
+// its operands, words, attributes or element types. A part of a spelt node is not the file's.
 func (p *planner) wrong(n *onnx.Node) bool {
 	if _, part := p.opsets[n]; part || n.Domain != "" || op.Extended(n.Op, p.opset) {
 		return false

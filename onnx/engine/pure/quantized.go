@@ -24,8 +24,8 @@ type integers struct {
 	padded  map[string]*padding // by the bytes that it makes
 }
 
-// ready is a node's kernel, nil where it is to be prepared, the types that its inputs must have, and
-// that of its only output.
+// ready is a node's kernel, nil where it is to be prepared, the types that its inputs must have,
+// and that of its only output.
 type ready struct {
 	run kernel.Kernel
 	in  []onnx.DType
@@ -169,8 +169,8 @@ func (v *integers) pad(n, with *onnx.Node, out *quantizedValue) bool {
 	return true
 }
 
-// withPadding returns a convolution of weights w that does the padding of the bytes x as well, where nothing
-// else reads those.
+// withPadding returns a convolution of weights w that does the padding of the bytes x as well,
+// where nothing else reads those.
 func (v *integers) withPadding(n *onnx.Node, x *quantizedValue,
 	w *onnx.Tensor) (*padding, *onnx.Node) {
 	before := v.padded[x.name]
@@ -440,8 +440,8 @@ func (v *integers) weights(n *onnx.Node) (w, scale, zero *onnx.Tensor) {
 	return w, scale, zero
 }
 
-// bias returns a constant bias in quanta of the sums, as int32; none where that changes an output by
-// more than half a quantum.
+// bias returns a constant bias in quanta of the sums, as int32; none where that changes an output
+// by more than half a quantum.
 func (v *integers) bias(name string, x, out kernel.Quantization, w *onnx.Tensor) *onnx.Tensor {
 	b, at := v.constant(name), func(int) float64 { return 1 }
 	if b == nil {

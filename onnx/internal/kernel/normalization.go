@@ -202,7 +202,8 @@ func layerNorm[T floating](axis int, eps float64) Kernel {
 		xs := c.In[0].Shape
 		ax := try.Get(axisOf(axis, len(xs)))
 		norm := xs[ax:]
-		// Operands are one for all lines, or have the value's shape where either differs between lines.
+		// Operands are one for all lines, or have the value's shape where either differs between
+		// lines.
 		to, lines := norm, 0
 		for _, t := range c.In[1:] {
 			if t != nil && len(t.Shape) > len(norm) {

@@ -115,8 +115,8 @@ func (s *Spec) spatial(axes int, fill float64) []int {
 	return out
 }
 
-// allFinite reports whether a tensor holds neither infinities nor NaNs: zeros times its elements are
-// zeros.
+// allFinite reports whether a tensor holds neither infinities nor NaNs: zeros times its elements
+// are zeros.
 func allFinite(t *onnx.Tensor) bool {
 	switch v := t.Data.(type) {
 	case []float32:

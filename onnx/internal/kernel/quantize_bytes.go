@@ -37,8 +37,8 @@ func (q quantization) toBytes(out, x, scale *onnx.Tensor, zero func(k int) float
 	return false
 }
 
-// toByte rounds half to even by adding 1.5 2^23, beyond which a float32 has no fraction. A number is
-// held to the bounds before, which are whole, so that the result is that of saturation after.
+// toByte rounds half to even by adding 1.5 2^23, beyond which a float32 has no fraction. A number
+// is held to the bounds before, which are whole, so that the result is that of saturation after.
 func toByte[T uint8 | int8](out []T, in, scales []float32, run int, zero func(k int) float64, lo,
 	hi float64) bool {
 	const whole = 3 << 22
