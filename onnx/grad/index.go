@@ -73,6 +73,8 @@ func vjpSlice(c *call) []string {
 	return []string{c.scatterSlice(s, r)}
 }
 
+// sliced reads the operands of a Slice. Starts and ends may be computed by the graph where their
+// count is known; axes and steps must be constant.
 func (c *call) sliced(rank int) *sliced {
 	s := &sliced{}
 	var known2 bool

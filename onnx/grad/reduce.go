@@ -23,6 +23,8 @@ type reduction struct {
 	none bool   // nothing is reduced: no axes, and the node says that this means none
 }
 
+// reduction reads a node's axes from its attribute or its second input. None are all of the axes,
+// unless noop_with_empty_axes is set.
 func (c *call) reduction() reduction {
 	x := c.in(0)
 	axes := c.attrs.Ints("axes")
@@ -68,6 +70,9 @@ func (c *call) again(v string, r reduction) string {
 	return c.sum(v, true, r.axes...)
 }
 
+// vjpReduce: with ȳ and y spread over the reduced axes, x̄ is ȳ for a sum and ȳ/n for a mean. It is
+// ȳ e^(x - y) for a log-sum-exp and ȳ e^-y for the logarithm of a sum. It is ȳ sign x for L1,
+// ȳ x/y for L2 and 2 x ȳ for a sum of squares.
 func vjpReduce(c *call) []string {
 	x := c.in(0)
 	r := c.reduction()

@@ -7,6 +7,8 @@ import (
 	"fmp/onnx/internal/try"
 )
 
+// inferGather puts the axes of the indices in the place of the gathered one. On an axis of size n
+// known indices must be from -n to n-1. Elements of a vector that is followed are followed.
 func inferGather(c *call, x *fact) []expr {
 	idx := c.in[1]
 	a := try.Get(axis(c.attrs.Int("axis"), len(x.shape)))
@@ -35,6 +37,7 @@ func inferGather(c *call, x *fact) []expr {
 	return slices.Replace(slices.Clone(x.shape), a, a+1, idx.shape...)
 }
 
+// inferGatherElements: the output has the shape of the indices, whose rank is the data's.
 func inferGatherElements(c *call) {
 	x, idx := c.in[0], c.in[1]
 	if x.ranked() && idx.ranked() && len(x.shape) != len(idx.shape) {
@@ -47,6 +50,8 @@ func inferGatherElements(c *call) {
 	c.set(0, x.dtype, idx.shape)
 }
 
+// inferGatherND: indices [i..., k] with b batch axes give the sizes i..., and then those of x's
+// axes from b + k on.
 func inferGatherND(c *call, x *fact) []expr {
 	idx := c.in[1]
 	if len(idx.shape) == 0 {

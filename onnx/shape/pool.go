@@ -6,6 +6,8 @@ import (
 	"fmp/onnx/op"
 )
 
+// inferPool has the spatial axes by the window's equation, for the values and for MaxPool's int64
+// indices.
 func inferPool(c *call) {
 	in := c.in[0].shape
 	c.set(0, c.in[0].dtype, nil)
@@ -29,6 +31,7 @@ func inferPool(c *call) {
 	c.set(1, onnx.Int64, out)
 }
 
+// inferGlobalPool makes every spatial axis 1.
 func inferGlobalPool(c *call) {
 	x := c.in[0]
 	if c.same(0, x); x.ranked() {

@@ -90,6 +90,8 @@ func FetchFor(ctx context.Context, platform, dir string,
 	return fetch(ctx, dir, files, say)
 }
 
+// fetch has npm pack the package in a folder beside dir, and renames its files into dir once their
+// digests are right. The last of files is the library.
 func fetch(ctx context.Context, dir string, files []libraryFile,
 	say func(string)) (path string, err error) {
 	path = filepath.Join(dir, files[len(files)-1].name)

@@ -110,6 +110,8 @@ func foreign(n *onnx.Node, types map[string]onnx.ValueInfo) bool {
 		types[n.Input(0)].DType == onnx.BFloat16
 }
 
+// spellOut replaces foreign nodes by other operators. Types are inferred only where a node may be
+// foreign.
 func spellOut(m *onnx.Model) error {
 	g := m.Graph
 	maybe := false
