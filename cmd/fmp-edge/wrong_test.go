@@ -170,7 +170,7 @@ func TestWrong(t *testing.T) {
 		{"key --client a/../b b.key", "path"}, {"key b.key", "--client"},
 		{"predict --model client.onnx photos", "client"},
 		{"predict --model x.onnx photos --json --csv", "two formats"},
-		{predict + "broken --on-bad skip", "none of the images can be read"},
+		{predict + "broken --on-bad skip", "none of the images can be classified"},
 		{predict + "photos --on-bad ignore", "--on-bad"},
 		{predict, "give --model"}, {predict + "photos --reject 2", "--reject 2"}, {predict + "nowhere", "nowhere"},
 		{"predict --model nowhere.onnx photos", "nowhere.onnx"}, {predict + "void", "has no images"},
