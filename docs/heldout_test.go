@@ -201,7 +201,7 @@ func closedCoverageText(t *testing.T) string {
 		coverageRows(t, &b, "| "+name+" | %s |", "FMP", []*keptRun{k}, coverages)
 	}
 	for _, name := range letterSets { // one posterior has no limit of its own
-		k := withOne(t, readKept(t, "closed", name), "closed-"+name)
+		k := readKept(t, "closed", name)
 		coverageRows(t, &b, "| "+name+", FMP-one | %s | - | - |", "FMP-one", []*keptRun{k}, coverages[2:])
 	}
 	return b.String()

@@ -88,7 +88,7 @@ func measuredText(t *testing.T) string {
 	} {
 		k, method := readKept(t, m.scope, m.run), "FMP"
 		if m.scope == "closed" {
-			k, method = withOne(t, k, "closed-"+m.run), "FMP-one"
+			method = "FMP-one"
 		}
 		var acc, nll, less []string
 		for _, tab := range k.tunedTables() {
@@ -278,21 +278,6 @@ func shiftsText(t *testing.T, k *keptRun) string {
 	return b.String()
 }
 
-// withOne returns a run with the records of one posterior on the same tasks. It has no setting to
-// tune, so that they are those of both protocols.
-func withOne(t *testing.T, k *keptRun, name string) *keptRun {
-	t.Helper()
-	out := *k
-	out.records, out.differences = slices.Clone(k.records), map[string][]report.Difference{}
-	for _, r := range readKept(t, "one", name).records {
-		for _, r.Protocol = range []string{"shared", "tuned"} {
-			out.records = append(out.records, r)
-		}
-	}
-	out.tables = tablesOf(t, out.records, k.manifest)
-	return &out
-}
-
 // TestMeasured: README's table is that of the kept runs.
 func TestMeasured(t *testing.T) { write(t, "../README.md", "measured", answerText(t)) }
 
@@ -320,9 +305,6 @@ func TestScopes(t *testing.T) {
 		}
 		for _, n := range names {
 			k := readKept(t, scope, n)
-			if scope == "closed" {
-				k = withOne(t, k, "closed-"+n)
-			}
 			repeated(t, k)
 			runs = append(runs, k)
 			tables.WriteString(scopeText(t, n, own, k))
