@@ -20,62 +20,44 @@ type moves interface {
 func movesOf(data any) moves {
 	switch data.(type) {
 	case []float32:
-		return combining[float32]{}
+		return &moving[float32]{}
 	case []float64:
-		return combining[float64]{}
+		return &moving[float64]{}
 	case []int8:
-		return combining[int8]{}
+		return &moving[int8]{}
 	case []int16:
-		return combining[int16]{}
+		return &moving[int16]{}
 	case []int32:
-		return combining[int32]{}
+		return &moving[int32]{}
 	case []int64:
-		return combining[int64]{}
+		return &moving[int64]{}
 	case []uint8:
-		return combining[uint8]{}
+		return &moving[uint8]{}
 	case []uint16:
-		return combining[uint16]{}
+		return &moving[uint16]{}
 	case []uint32:
-		return combining[uint32]{}
+		return &moving[uint32]{}
 	case []uint64:
-		return combining[uint64]{}
+		return &moving[uint64]{}
 	case []bool:
-		return moving[bool]{}
+		return &moving[bool]{}
 	}
-	return moving[string]{}
+	return &moving[string]{}
 }
 
 // moving is the moves of elements of type T.
 type moving[T any] struct{}
 
-func (moving[T]) copy(dst any, d int, src any, s, n int) {
+func (*moving[T]) copy(dst any, d int, src any, s, n int) {
 	copy(dst.([]T)[d:d+n], src.([]T)[s:s+n])
 }
 
-func (moving[T]) fill(dst any, d, n int, src any, s int) {
+func (*moving[T]) fill(dst any, d, n int, src any, s int) {
 	fillRange(dst.([]T)[d:d+n], src.([]T)[s])
 }
 
-func (moving[T]) gather(c *Call, out, src *onnx.Tensor, offset int, stride []int) {
+func (*moving[T]) gather(c *Call, out, src *onnx.Tensor, offset int, stride []int) {
 	gatherOf(c, out.Data.([]T), out.Shape, src.Data.([]T), offset, stride)
-}
-
-// combining is the moves of numbers, which can be combined as well.
-type combining[T number] struct{ moving[T] }
-
-// combine puts src[s] in the place of dst[d] by a scatter's reduction r.
-func (combining[T]) combine(r string, dst any, d int, src any, s int) {
-	to, v := dst.([]T), src.([]T)[s]
-	switch r {
-	case "add":
-		to[d] += v
-	case "mul":
-		to[d] *= v
-	case "min":
-		to[d] = min(to[d], v)
-	case "max":
-		to[d] = max(to[d], v)
-	}
 }
 
 // copyRange copies n elements src[s:] to dst[d:]; both are slices of one element type.
@@ -111,8 +93,7 @@ func gatherOf[T any](c *Call, dst []T, shape []int, src []T, offset int, stride 
 		return
 	}
 	dims, st := collapse(shape, stride)
-	if to, ok := any(dst).([]float32); ok &&
-		turned(c, to, dims, any(src).([]float32)[offset:], st[0]) {
+	if to, ok := any(dst).([]float32); ok && turned(c, to, dims, any(src).([]float32)[offset:], st[0]) {
 		return
 	}
 	runs(c, dims, st, 1, func(lo, hi int, from, step []int) {

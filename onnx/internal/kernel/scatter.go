@@ -28,17 +28,50 @@ func newCombiner(s *Spec) combiner {
 	if s.Opset >= 16 {
 		r = s.str("reduction")
 	}
-	move := movesOf(try.Get(onnx.Zeros(s.In[0], 0)).Data)
 	if r == "none" {
+		move := movesOf(try.Get(onnx.Zeros(s.In[0], 0)).Data)
 		return func(dst any, d int, src any, i int) { move.copy(dst, d, src, i, 1) }
 	}
 	if !numbers.Has(s.In[0]) {
 		try.Fail("reduction %q of element type %v is not supported", r, s.In[0])
 	}
-	numbers := move.(interface {
-		combine(r string, dst any, d int, src any, s int)
-	})
-	return func(dst any, d int, src any, i int) { numbers.combine(r, dst, d, src, i) }
+	return func(dst any, d int, src any, i int) {
+		switch to := dst.(type) {
+		case []float32:
+			combine(r, to, d, src.([]float32)[i])
+		case []float64:
+			combine(r, to, d, src.([]float64)[i])
+		case []int8:
+			combine(r, to, d, src.([]int8)[i])
+		case []int16:
+			combine(r, to, d, src.([]int16)[i])
+		case []int32:
+			combine(r, to, d, src.([]int32)[i])
+		case []int64:
+			combine(r, to, d, src.([]int64)[i])
+		case []uint8:
+			combine(r, to, d, src.([]uint8)[i])
+		case []uint16:
+			combine(r, to, d, src.([]uint16)[i])
+		case []uint32:
+			combine(r, to, d, src.([]uint32)[i])
+		case []uint64:
+			combine(r, to, d, src.([]uint64)[i])
+		}
+	}
+}
+
+func combine[T number](r string, dst []T, d int, v T) {
+	switch r {
+	case "add":
+		dst[d] += v
+	case "mul":
+		dst[d] *= v
+	case "min":
+		dst[d] = min(dst[d], v)
+	case "max":
+		dst[d] = max(dst[d], v)
+	}
 }
 
 // copied makes output 0 a copy of input 0.
