@@ -74,8 +74,8 @@ func (t *tally) sum() (Cost, error) {
 			return t.cost, err
 		}
 		t.alive += v.bytes
-		if len(v.dims) > 0 {
-			t.cost.Items = max(t.cost.Items, v.dims[0])
+		if len(v.Dims) > 0 {
+			t.cost.Items = max(t.cost.Items, v.Dims[0])
 		}
 	}
 	most := 0.0
@@ -103,13 +103,13 @@ func (t *tally) sum() (Cost, error) {
 
 // value is a value's sizes.
 type value struct {
-	dims         []float64
-	count, bytes float64
+	op.Size
+	bytes float64
 }
 
 func (t *tally) value(name string) (value, error) {
 	info := t.types[name]
-	v := value{count: 1}
+	v := value{Size: op.Size{Count: 1}}
 	if info.Shape == nil || info.DType == onnx.Undefined {
 		return v, fmt.Errorf("the shape of %q cannot be told before it runs", name)
 	}
@@ -118,20 +118,20 @@ func (t *tally) value(name string) (value, error) {
 			return v, fmt.Errorf("the shape %s of %q cannot be told before it runs",
 				info.Type(), name)
 		}
-		v.dims, v.count = append(v.dims, float64(d.Size)), v.count*float64(d.Size)
+		v.Dims, v.Count = append(v.Dims, float64(d.Size)), v.Count*float64(d.Size)
 	}
 	size := info.DType.Size()
 	if info.DType == onnx.String {
 		size = 16
 	}
-	v.bytes = v.count * float64(size)
+	v.bytes = v.Count * float64(size)
 	return v, nil
 }
 
 // node adds a node's outputs to the values alive, and returns its work and the bytes that it takes
 // beside them.
 func (t *tally) node(n *onnx.Node) (work, scratch float64, err error) {
-	c := call{node: n, attrs: op.Attrs(n, t.opset)}
+	c := op.Sized{Node: n, Attrs: op.Attrs(n, t.opset)}
 	for _, in := range n.Inputs {
 		v := value{}
 		if in != "" {
@@ -139,7 +139,7 @@ func (t *tally) node(n *onnx.Node) (work, scratch float64, err error) {
 				return 0, 0, fmt.Errorf("%s: %w", n.Label(), err)
 			}
 		}
-		c.in = append(c.in, v)
+		c.In = append(c.In, v.Size)
 	}
 	for _, o := range n.Outputs {
 		if o == "" || t.reads[o] == 0 {
@@ -149,10 +149,10 @@ func (t *tally) node(n *onnx.Node) (work, scratch float64, err error) {
 		if err != nil {
 			return 0, 0, fmt.Errorf("%s: %w", n.Label(), err)
 		}
-		c.out = append(c.out, v)
+		c.Out = append(c.Out, v.Size)
 		t.alive += v.bytes
 	}
-	return c.work(), c.scratch(), nil
+	return c.Work(), c.Scratch(), nil
 }
 
 // release drops the values that no later node reads. Weights were never counted.

@@ -14,7 +14,6 @@ import (
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/inspect"
 	"fmp/onnx/must"
-	"fmp/onnx/op"
 )
 
 // bombs are small models of [n, 4] that take much memory or work.
@@ -171,55 +170,6 @@ func TestCost(t *testing.T) {
 		}
 	}
 	must.Do(t, (Cost{}).Check(Foreign))
-}
-
-// TestRules: work and memory that do not follow from the sizes of inputs and outputs.
-func TestRules(t *testing.T) {
-	x := func(dims ...float64) value {
-		v := value{dims: dims, count: 1}
-		for _, d := range dims {
-			v.count *= d
-		}
-		v.bytes = 4 * v.count
-		return v
-	}
-	for name, c := range map[string]struct {
-		node          *onnx.Node
-		in, out       []value
-		work, scratch float64 // at least
-	}{
-		"MatMul": {&onnx.Node{Op: "MatMul"}, []value{x(5, 30), x(30, 7)},
-			[]value{x(5, 7)}, 5 * 7 * 30, 0},
-		"MatMul, vector": {&onnx.Node{Op: "MatMul"}, []value{x(30), x(30)}, []value{x()}, 30, 0},
-		"FusedMatMul": {&onnx.Node{Op: "FusedMatMul", Domain: "com.microsoft",
-			Attrs: []onnx.Attr{onnx.BoolAttr("transA", true)}}, []value{x(30, 5), x(30, 7)},
-			[]value{x(5, 7)}, 5 * 7 * 30, 0},
-		"QLinearConv": {&onnx.Node{Op: "QLinearConv"},
-			[]value{x(1, 3, 9, 9), x(), x(), x(8, 3, 5, 5), x(), x(), x(), x()}, []value{x(1, 8, 5, 5)},
-			8 * 25 * 75, 0},
-		"ConvTranspose": {&onnx.Node{Op: "ConvTranspose"}, []value{x(1, 3, 9, 9), x(3, 8, 5, 5)},
-			[]value{x(1, 8, 13, 13)}, 243 * 200, 0},
-		"Attention, of heads": {&onnx.Node{Op: "Attention", Attrs: []onnx.Attr{onnx.IntAttr("q_num_heads", 4)}},
-			[]value{x(2, 100, 64), x(2, 300, 64), x(2, 300, 64)}, []value{x(2, 100, 64)},
-			2 * 2 * 100 * 300 * 64, 4 * 2 * 4 * 100 * 300},
-		"Attention": {&onnx.Node{Op: "Attention"},
-			[]value{x(2, 4, 100, 16), x(2, 4, 300, 16), x(2, 4, 300, 16)}, []value{x(2, 4, 100, 16)},
-			2 * 2 * 100 * 300 * 64, 4 * 2 * 4 * 100 * 300},
-		"RoiAlign of any region": {&onnx.Node{Op: "RoiAlign"}, []value{x(1, 1, 9, 9), x(1, 4), x(1)},
-			[]value{x(1, 1, 1, 1)}, 1e300, 0},
-		"a forest": {&onnx.Node{Op: "TreeEnsembleRegressor", Domain: "ai.onnx.ml",
-			Attrs: []onnx.Attr{onnx.IntsAttr("nodes_nodeids", make([]int, 500)...)}},
-			[]value{x(10, 3)}, []value{x(10, 1)}, 10 * 500, 0},
-		"a transform that is longer than its signal": {&onnx.Node{Op: "DFT"}, []value{x(1, 10, 1), x()},
-			[]value{x(1, 1009, 2)}, 1009 * 1009, 0},
-		"LSTM": {&onnx.Node{Op: "LSTM"}, []value{x(7, 2, 3), x(1, 20, 3), x(1, 20, 5)},
-			[]value{x(7, 1, 2, 5)}, 14 * 4 * 5 * 8, 0},
-	} {
-		one := call{node: c.node, attrs: op.Attrs(c.node, 23), in: c.in, out: c.out}
-		if w, s := one.work(), one.scratch(); w < c.work || s < c.scratch {
-			t.Errorf("%s: work %v and %v bytes; want at least %v and %v", name, w, s, c.work, c.scratch)
-		}
-	}
 }
 
 // TestStopsWithinAKernel: a product that takes many seconds ends with its context.

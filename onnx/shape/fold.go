@@ -6,6 +6,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/internal/kernel"
+	"fmp/onnx/op"
 )
 
 // fold computes a node whose inputs are all constants with the pure engine's kernel, so that a
@@ -142,56 +143,41 @@ func defined(c *call, in []*onnx.Tensor) bool {
 // work is about how many elementary operations a node takes, or more: infinite where its shapes are
 // not known.
 func (c *call) work() float64 {
-	count := func(f *fact) float64 {
-		if f == nil {
-			return 0
-		}
-		if _, n, ok := f.sizes(); ok {
-			return float64(n)
-		}
-		return math.Inf(1)
-	}
+	sized := op.Sized{Node: c.node, Attrs: c.attrs}
 	var in, out float64
 	for _, f := range c.in {
-		in += count(f)
+		s := size(f)
+		sized.In, in = append(sized.In, s), in+s.Count
 	}
 	for i, f := range c.out {
 		if c.node.Outputs[i] != "" {
-			out += count(f)
+			s := size(f)
+			sized.Out, out = append(sized.Out, s), out+s.Count
 		}
-	}
-	switch c.node.Op {
-	case "MatMul", "Gemm", "MatMulInteger", "QLinearMatMul":
-		// Each element of the result is a sum over an inner axis, at most as long as the longest.
-		longest := 1.0
-		for _, e := range c.arg(0).shape {
-			if v, ok := e.value(); ok {
-				longest = max(longest, float64(v))
-			}
-		}
-		return in + 2*out*longest
-	case "Conv", "ConvTranspose", "ConvInteger", "QLinearConv":
-		// No element of the result, or of ConvTranspose's input, sees more than the whole weight.
-		return in + 2*max(out, count(c.arg(0)))*count(c.arg(1))
-	case "Einsum":
-		product := 1.0
-		for _, f := range c.in {
-			product *= max(1, count(f))
-		}
-		return in + out + product
-	case "MaxPool", "AveragePool", "LpPool":
-		window := 1.0
-		for _, k := range c.attrs.Ints("kernel_shape") {
-			window *= float64(k)
-		}
-		return in + out*window
-	case "NonMaxSuppression", "TopK", "Unique", "Resize", "GridSample", "RoiAlign", "LRN", "Scan",
-		"Loop", "If", "LSTM", "GRU", "RNN", "Det",
-		"DFT", "STFT":
-		return (in + out) * max(1, in) // sorts, and sums over what only data or attributes tell
 	}
 	if Moves(c.node.Op) || c.node.Op == "Identity" || c.node.Op == "Cast" {
 		return in + out
 	}
-	return 8 * (in + out)
+	w := 8 * (in + out)
+	switch c.node.Op {
+	case "NonMaxSuppression", "Resize", "LRN", "Scan", "Loop", "If":
+		w = (in + out) * max(1, in) // data, graphs or attributes tell how much
+	}
+	return max(w, 2*sized.Work()) // a multiply-add is two operations
+}
+
+// size is a fact's size: infinite where it is not known, and none where there is no fact.
+func size(f *fact) op.Size {
+	if f == nil {
+		return op.Size{}
+	}
+	shape, n, ok := f.sizes()
+	if !ok {
+		return op.Size{Count: math.Inf(1)}
+	}
+	s := op.Size{Count: float64(n)}
+	for _, d := range shape {
+		s.Dims = append(s.Dims, float64(d))
+	}
+	return s
 }

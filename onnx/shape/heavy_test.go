@@ -45,6 +45,16 @@ func TestSmallModelsCannotAskForMuch(t *testing.T) {
 			c := b.Op("ConstantOfShape", []build.Ref{b.Axes(1000, 1000)})
 			return b.Op("Einsum", []build.Ref{c, c}, onnx.StrAttr("equation", "ab,cd->"))
 		}, "(Einsum)"},
+		{"a transform that is longer than its signal", func(b *build.Builder) build.Ref {
+			c := b.Op("ConstantOfShape", []build.Ref{b.Axes(1, 8, 1)})
+			return b.ReduceSum(b.Op("DFT", []build.Ref{c, b.Const(onnx.Scalar[int64](1_000_003))}), false,
+				0, 1, 2)
+		}, "(DFT)"},
+		{"regions of any size", func(b *build.Builder) build.Ref {
+			image := b.Op("ConstantOfShape", []build.Ref{b.Axes(1, 1, 9, 9)})
+			region := b.Const(onnx.NewTensor([]float32{0, 0, 1e6, 1e6}, 1, 4))
+			return b.ReduceSum(b.Op("RoiAlign", []build.Ref{image, region, b.Axes(0)}), false, 0, 1, 2, 3)
+		}, "(RoiAlign)"},
 		{"a modest one", func(b *build.Builder) build.Ref {
 			c := b.Op("ConstantOfShape", []build.Ref{b.Axes(100, 100)})
 			return b.ReduceSum(b.MatMul(c, c), false, 0, 1)

@@ -1,4 +1,4 @@
-package cost
+package op
 
 import (
 	"math"
@@ -6,29 +6,34 @@ import (
 	"strings"
 
 	"fmp/onnx"
-	"fmp/onnx/op"
 )
 
-// call is a node with the sizes of its inputs and of those outputs that are read.
-type call struct {
-	node    *onnx.Node
-	attrs   op.Values
-	in, out []value
+// Size is the size of a tensor. One that is left out has none.
+type Size struct {
+	Dims  []float64
+	Count float64
 }
 
-// work is the node's multiply-adds. An operator without a rule reads its inputs and writes its
+// Sized is a node with the sizes of its inputs and of those outputs that are read.
+type Sized struct {
+	Node    *onnx.Node
+	Attrs   Values
+	In, Out []Size
+}
+
+// Work is the node's multiply-adds. An operator without a rule reads its inputs and writes its
 // outputs once.
-func (c *call) work() float64 {
+func (c *Sized) Work() float64 {
 	w := 0.0
-	for _, v := range c.in {
-		w += v.count
+	for _, v := range c.In {
+		w += v.Count
 	}
 	made := 0.0
-	for _, v := range c.out {
-		made += v.count
+	for _, v := range c.Out {
+		made += v.Count
 	}
 	w += made * c.each()
-	if extra := rules[c.node.Op]; extra != nil {
+	if extra := workRules[c.Node.Op]; extra != nil {
 		w += extra(c)
 	}
 	if math.IsNaN(w) {
@@ -38,17 +43,17 @@ func (c *call) work() float64 {
 }
 
 // input is input i, nothing where it is left out.
-func (c *call) input(i int) value {
-	if i < len(c.in) {
-		return c.in[i]
+func (c *Sized) input(i int) Size {
+	if i < len(c.In) {
+		return c.In[i]
 	}
-	return value{}
+	return Size{}
 }
 
 // size is the size of an axis of input i, counted from the end where it is below 0; 1 where there
 // is none.
-func (c *call) size(i, axis int) float64 {
-	d := c.input(i).dims
+func (c *Sized) size(i, axis int) float64 {
+	d := c.input(i).Dims
 	if axis < 0 {
 		axis += len(d)
 	}
@@ -59,21 +64,21 @@ func (c *call) size(i, axis int) float64 {
 }
 
 // taps is the number of weights, input i, behind one output.
-func (c *call) taps(i int) float64 { return c.input(i).count / max(1, c.size(i, 0)) }
+func (c *Sized) taps(i int) float64 { return c.input(i).Count / max(1, c.size(i, 0)) }
 
 // each is the work of one element of the outputs. Operators of other domains (FusedMatMul,
 // QLinearConv, QAttention) are told by their names.
-func (c *call) each() float64 {
-	name := c.node.Op
+func (c *Sized) each() float64 {
+	name := c.Node.Op
 	switch {
-	case c.node.Domain == "ai.onnx.ml":
+	case c.Node.Domain == "ai.onnx.ml":
 		return c.longest()
 	case strings.Contains(name, "Fused") && strings.Contains(name, "MatMul"):
 		return max(c.size(0, -1), c.size(0, -2)) // either may be transposed
 	case strings.Contains(name, "MatMul"):
 		return c.size(0, -1)
 	case strings.Contains(name, "Gemm"):
-		return c.size(0, 1-min(1, max(0, c.attrs.Int("transA"))))
+		return c.size(0, 1-min(1, max(0, c.Attrs.Int("transA"))))
 	case strings.Contains(name, "ConvTranspose"), name == "Col2Im":
 		return 1
 	case strings.Contains(name, "QLinearConv"):
@@ -84,32 +89,32 @@ func (c *call) each() float64 {
 		return c.taps(1)
 	case strings.HasSuffix(name, "Pool") && !strings.HasPrefix(name, "Global"):
 		each := 1.0
-		for _, k := range c.attrs.Ints("kernel_shape") {
+		for _, k := range c.Attrs.Ints("kernel_shape") {
 			each *= float64(k)
 		}
 		if strings.Contains(name, "Roi") {
-			return c.input(0).count / max(1, c.size(0, 0)*c.size(0, 1)) // a region is the image at most
+			return c.input(0).Count / max(1, c.size(0, 0)*c.size(0, 1)) // a region is the image at most
 		}
 		return each
 	case name == "LRN":
-		return float64(c.attrs.Int("size"))
+		return float64(c.Attrs.Int("size"))
 	case name == "RoiAlign":
-		side := float64(c.attrs.Int("sampling_ratio"))
+		side := float64(c.Attrs.Int("sampling_ratio"))
 		if side <= 0 {
 			return math.Inf(1) // as many points as a region has pixels, which need not lie in the image
 		}
 		return 4 * side * side
 	case name == "GridSample", name == "AffineGrid":
-		return math.Pow(4, float64(len(c.input(0).dims)))
+		return math.Pow(4, float64(len(c.input(0).Dims)))
 	}
 	return 1
 }
 
 // longest is the length of the longest list among the attributes: support vectors, nodes of trees,
 // and coefficients are lists.
-func (c *call) longest() float64 {
+func (c *Sized) longest() float64 {
 	n := 1
-	for _, a := range c.node.Attrs {
+	for _, a := range c.Node.Attrs {
 		n = max(n, len(a.Floats), len(a.Ints), len(a.Strs))
 		if a.Tensor != nil {
 			n = max(n, a.Tensor.Len())
@@ -118,87 +123,87 @@ func (c *call) longest() float64 {
 	return float64(n)
 }
 
-// scratch is the bytes that a node takes beside its inputs and outputs: the weights of every
+// Scratch is the bytes that a node takes beside its inputs and outputs: the weights of every
 // query's keys.
-func (c *call) scratch() float64 {
-	if !strings.Contains(c.node.Op, "Attention") {
+func (c *Sized) Scratch() float64 {
+	if !strings.Contains(c.Node.Op, "Attention") {
 		return 0
 	}
 	heads, keys := 1.0, 1.0
-	if q := c.input(0); len(q.dims) == 3 {
-		heads = float64(max(1, c.attrs.Int("num_heads"), c.attrs.Int("q_num_heads")))
+	if q := c.input(0); len(q.Dims) == 3 {
+		heads = float64(max(1, c.Attrs.Int("num_heads"), c.Attrs.Int("q_num_heads")))
 	}
-	for _, v := range c.in {
-		for _, d := range v.dims {
+	for _, v := range c.In {
+		for _, d := range v.Dims {
 			keys = max(keys, d)
 		}
 	}
-	return 4 * c.input(0).count / max(1, c.size(0, -1)) * heads * keys
+	return 4 * c.input(0).Count / max(1, c.size(0, -1)) * heads * keys
 }
 
-// rules is the work of operators that does not follow from their outputs alone.
-var rules = map[string]func(c *call) float64{
-	"ConvTranspose": func(c *call) float64 { return c.input(0).count * c.taps(1) },
+// workRules is the work of operators that does not follow from their outputs alone.
+var workRules = map[string]func(c *Sized) float64{
+	"ConvTranspose": func(c *Sized) float64 { return c.input(0).Count * c.taps(1) },
 	"Einsum":        einsum,
 	"Resize":        resize, "Upsample": resize,
 	"TopK": sorting, "Unique": sorting, "Hardmax": sorting,
-	"NonMaxSuppression": func(c *call) float64 { return c.input(1).count * c.size(0, 1) },
-	"Det":               func(c *call) float64 { return c.input(0).count * c.size(0, -1) },
+	"NonMaxSuppression": func(c *Sized) float64 { return c.input(1).Count * c.size(0, 1) },
+	"Det":               func(c *Sized) float64 { return c.input(0).Count * c.size(0, -1) },
 	"DFT":               transform, "STFT": transform,
-	"RNN":       func(c *call) float64 { return recurrent(c, 1) },
-	"GRU":       func(c *call) float64 { return recurrent(c, 3) },
-	"LSTM":      func(c *call) float64 { return recurrent(c, 4) },
+	"RNN":       func(c *Sized) float64 { return recurrent(c, 1) },
+	"GRU":       func(c *Sized) float64 { return recurrent(c, 3) },
+	"LSTM":      func(c *Sized) float64 { return recurrent(c, 4) },
 	"Attention": attention, "MultiHeadAttention": attention, "GroupQueryAttention": attention,
 	"QAttention":      attention,
 	"LinearAttention": attention,
 }
 
 // sorting is n log n.
-func sorting(c *call) float64 {
-	n := c.input(0).count
+func sorting(c *Sized) float64 {
+	n := c.input(0).Count
 	return n * math.Log2(n+2)
 }
 
 // transform takes a frequency for a sum over the longest axis or frame: frames whose length is no
 // power of two are not factored.
-func transform(c *call) float64 {
-	longest, made := c.input(2).count, 0.0
-	for _, v := range slices.Concat(c.in[:1], c.out) {
-		for _, d := range v.dims {
+func transform(c *Sized) float64 {
+	longest, made := c.input(2).Count, 0.0
+	for _, v := range slices.Concat(c.In[:min(1, len(c.In))], c.Out) {
+		for _, d := range v.Dims {
 			longest = max(longest, d)
 		}
 	}
-	for _, v := range c.out {
-		made += v.count
+	for _, v := range c.Out {
+		made += v.Count
 	}
 	return longest * made
 }
 
 // resize reads a window of four points an axis, widened as the axis shrinks where it antialiases.
-func resize(c *call) float64 {
+func resize(c *Sized) float64 {
 	w := 0.0
-	for _, v := range c.out {
+	for _, v := range c.Out {
 		each := 1.0
-		for i, d := range v.dims {
+		for i, d := range v.Dims {
 			if from := c.size(0, i); from != d {
 				each *= 4 * max(1, from/max(1, d))
 			}
 		}
-		w += v.count * each
+		w += v.Count * each
 	}
 	return w
 }
 
 // einsum is a product and a sum for every combination of labels.
-func einsum(c *call) float64 {
-	terms, _, err := op.EinsumTerms(c.attrs.Str("equation"))
-	if err != nil || len(terms) != len(c.in) {
+func einsum(c *Sized) float64 {
+	terms, _, err := EinsumTerms(c.Attrs.Str("equation"))
+	if err != nil || len(terms) != len(c.In) {
 		return math.Inf(1)
 	}
-	total, seen := float64(len(terms)), map[rune]bool{}
+	total, sizes := float64(len(terms)), map[rune]float64{}
 	for i, term := range terms {
 		labels := []rune(term)
-		rest := max(0, len(c.in[i].dims)-len(labels)+strings.Count(term, "."))
+		rest := max(0, len(c.In[i].Dims)-len(labels)+strings.Count(term, "."))
 		at := 0
 		for _, r := range labels {
 			if r == '.' { // the axes of an ellipsis, those of one operand for all
@@ -209,30 +214,32 @@ func einsum(c *call) float64 {
 				rest = 0
 				continue
 			}
-			if !seen[r] {
-				seen[r] = true
-				total *= c.size(i, at)
+			if have, seen := sizes[r]; !seen || have == 1 { // an axis of 1 is repeated
+				sizes[r] = c.size(i, at)
 			}
 			at++
 		}
+	}
+	for _, n := range sizes {
+		total *= n
 	}
 	return total
 }
 
 // recurrent is the products of a layer: X is [seq, batch, in], W [dirs, gates hidden, in], R [dirs,
 // gates hidden, hidden].
-func recurrent(c *call, gates float64) float64 {
+func recurrent(c *Sized, gates float64) float64 {
 	hidden := c.size(2, 2)
 	return c.size(0, 0) * c.size(0, 1) * c.size(1, 0) * gates * hidden * (c.size(0, 2) + hidden)
 }
 
 // attention is two products of each query with all keys, of which there are as many as the longest
 // axis of keys or of the past has.
-func attention(c *call) float64 {
+func attention(c *Sized) float64 {
 	longest, width := 1.0, 0.0
-	for _, v := range c.in {
-		width += v.count
-		for _, d := range v.dims {
+	for _, v := range c.In {
+		width += v.Count
+		for _, d := range v.Dims {
 			longest = max(longest, d)
 		}
 	}
