@@ -124,8 +124,11 @@ func (c *Sized) longest() float64 {
 }
 
 // Scratch is the bytes that a node takes beside its inputs and outputs: the weights of every
-// query's keys.
+// query's keys, and twelve complex numbers for each of a Fourier transform's length.
 func (c *Sized) Scratch() float64 {
+	if c.Node.Op == "DFT" || c.Node.Op == "STFT" {
+		return 12 * 16 * c.transformed()
+	}
 	if !strings.Contains(c.Node.Op, "Attention") {
 		return 0
 	}
@@ -164,19 +167,25 @@ func sorting(c *Sized) float64 {
 	return n * math.Log2(n+2)
 }
 
-// transform takes a frequency for a sum over the longest axis or frame: frames whose length is no
-// power of two are not factored.
+// transform takes a frequency for a sum over the whole length: the ONNX Runtime sums where it is no
+// power of two.
 func transform(c *Sized) float64 {
-	longest, made := c.input(2).Count, 0.0
+	made := 0.0
+	for _, v := range c.Out {
+		made += v.Count
+	}
+	return c.transformed() * made
+}
+
+// transformed is the longest axis or frame of a Fourier transform.
+func (c *Sized) transformed() float64 {
+	longest := c.input(2).Count
 	for _, v := range slices.Concat(c.In[:min(1, len(c.In))], c.Out) {
 		for _, d := range v.Dims {
 			longest = max(longest, d)
 		}
 	}
-	for _, v := range c.Out {
-		made += v.Count
-	}
-	return longest * made
+	return longest
 }
 
 // resize reads a window of four points an axis, widened as the axis shrinks where it antialiases.

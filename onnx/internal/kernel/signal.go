@@ -5,8 +5,6 @@ import (
 	"math"
 	"math/cmplx"
 
-	"gonum.org/v1/gonum/dsp/fourier"
-
 	"fmp/onnx"
 	"fmp/onnx/internal/try"
 )
@@ -16,21 +14,28 @@ import (
 // float64.
 func outputDatatype(s *Spec) (onnx.DType, error) { return s.dtype("output_datatype"), nil }
 
-// signal is a tensor [..., 1 or 2] as complex numbers.
-func signal(t *onnx.Tensor) []complex128 {
+// whole is the one element of an integer tensor.
+func whole(t *onnx.Tensor, what string) int {
+	v, err := ints(t)
+	if err == nil && len(v) != 1 {
+		err = fmt.Errorf("it has shape %v where one element is expected", t.Shape)
+	}
+	if err != nil {
+		try.Fail("%s: %w", what, err)
+	}
+	return v[0]
+}
+
+// signal reads a tensor [..., 1 or 2] as complex numbers.
+func signal(t *onnx.Tensor) (at func(i int) complex128) {
 	if len(t.Shape) < 2 || t.Shape[len(t.Shape)-1] != 1 && t.Shape[len(t.Shape)-1] != 2 {
 		try.Fail("the input has shape %v; the last axis must hold real numbers (1) or complex "+
 			"ones (2)", t.Shape)
 	}
-	parts := t.Shape[len(t.Shape)-1]
-	out := make([]complex128, t.Len()/parts)
-	for i := range out {
-		out[i] = complex(t.At(i*parts), 0)
-		if parts == 2 {
-			out[i] += complex(0, t.At(i*parts+1))
-		}
+	if t.Shape[len(t.Shape)-1] == 1 {
+		return func(i int) complex128 { return complex(t.At(i), 0) }
 	}
-	return out
+	return func(i int) complex128 { return complex(t.At(2*i), t.At(2*i+1)) }
 }
 
 // DFT: axis (1 before opset 20, then -2); inverse = 0, which divides by the length; onesided = 0
@@ -62,34 +67,30 @@ func (d dft) run(c *Call) error {
 		product(shape[d.axis+1:len(shape)-1])
 	shape[d.axis], shape[len(shape)-1] = d.bins, d.parts
 	out := try.Get(c.New(0, c.In[0].DType, shape))
-	fft := fourier.NewCmplxFFT(d.length)
-	line, freq := make([]complex128, d.length), make([]complex128, d.length)
+	t := newTransform(c, d.length)
 	for o := range outer {
 		for i := range inner {
-			clear(line)
-			for k := range d.read {
-				line[k] = x[(o*have+k)*inner+i]
-				if d.parts == 1 && k > 0 {
-					line[d.length-k] = cmplx.Conj(line[k])
+			clear(t.line)
+			c.pieces(0, d.read, 16, func(lo, hi int) {
+				for k := lo; k < hi; k++ {
+					t.line[k] = x((o*have+k)*inner + i)
+					if d.parts == 1 && k > 0 {
+						t.line[d.length-k] = cmplx.Conj(t.line[k])
+					}
 				}
-			}
-			if d.inverse {
-				fft.Sequence(freq, line)
-				for k := range freq {
-					freq[k] /= complex(float64(d.length), 0)
+			})
+			t.run(d.inverse)
+			c.pieces(0, d.bins, 16, func(lo, hi int) {
+				for k := lo; k < hi; k++ {
+					if at := (o*d.bins+k)*inner + i; d.parts == 2 {
+						setComplex(out, at, t.line[k])
+					} else if to := out.F32(); to != nil {
+						to[at] = float32(real(t.line[k]))
+					} else {
+						out.F64()[at] = real(t.line[k])
+					}
 				}
-			} else {
-				fft.Coefficients(freq, line)
-			}
-			for k, v := range freq[:d.bins] {
-				if at := (o*d.bins+k)*inner + i; d.parts == 2 {
-					setComplex(out, at, v)
-				} else if to := out.F32(); to != nil {
-					to[at] = float32(real(v))
-				} else {
-					out.F64()[at] = real(v)
-				}
-			}
+			})
 		}
 	}
 	return nil
@@ -172,18 +173,17 @@ func newSTFT(s *Spec) (Kernel, error) {
 			bins = length/2 + 1
 		}
 		out := try.Get(c.New(0, c.In[0].DType, []int{batch, frames, bins, 2}))
-		fft := fourier.NewCmplxFFT(length)
-		line, freq := make([]complex128, length), make([]complex128, length)
+		t := newTransform(c, length)
 		for b := range batch {
 			for f := range frames {
-				for k := range line {
-					line[k] = x[b*n+f*step+k]
+				for k := range t.line {
+					t.line[k] = x(b*n + f*step + k)
 					if window != nil {
-						line[k] *= complex(window.At(k), 0)
+						t.line[k] *= complex(window.At(k), 0)
 					}
 				}
-				fft.Coefficients(freq, line)
-				for k, v := range freq[:bins] {
+				t.run(false)
+				for k, v := range t.line[:bins] {
 					setComplex(out, (b*frames+f)*bins+k, v)
 				}
 			}
