@@ -24,15 +24,7 @@ type Sized struct {
 // Work is the node's multiply-adds. An operator without a rule reads its inputs and writes its
 // outputs once.
 func (c *Sized) Work() float64 {
-	w := 0.0
-	for _, v := range c.In {
-		w += v.Count
-	}
-	made := 0.0
-	for _, v := range c.Out {
-		made += v.Count
-	}
-	w += made * c.each()
+	w := count(c.In) + count(c.Out)*c.each()
 	if extra := workRules[c.Node.Op]; extra != nil {
 		w += extra(c)
 	}
@@ -40,6 +32,14 @@ func (c *Sized) Work() float64 {
 		return math.Inf(1)
 	}
 	return w
+}
+
+func count(vs []Size) float64 {
+	n := 0.0
+	for _, v := range vs {
+		n += v.Count
+	}
+	return n
 }
 
 // input is input i, nothing where it is left out.
@@ -124,10 +124,14 @@ func (c *Sized) longest() float64 {
 }
 
 // Scratch is the bytes that a node takes beside its inputs and outputs: the weights of every
-// query's keys, and twelve complex numbers for each of a Fourier transform's length.
+// query's keys, twelve complex numbers for each of a Fourier transform's length, and as many
+// products of pairs of Einsum as are kept, in other orders too.
 func (c *Sized) Scratch() float64 {
 	if c.Node.Op == "DFT" || c.Node.Op == "STFT" {
 		return 12 * 16 * c.transformed()
+	}
+	if n := len(c.In); c.Node.Op == "Einsum" && n > 1 {
+		return 8 * float64(min(n, 10)+1) * (count(c.In) + count(c.Out))
 	}
 	if !strings.Contains(c.Node.Op, "Attention") {
 		return 0
@@ -170,11 +174,7 @@ func sorting(c *Sized) float64 {
 // transform takes a frequency for a sum over the whole length: the ONNX Runtime sums where it is no
 // power of two.
 func transform(c *Sized) float64 {
-	made := 0.0
-	for _, v := range c.Out {
-		made += v.Count
-	}
-	return c.transformed() * made
+	return c.transformed() * count(c.Out)
 }
 
 // transformed is the longest axis or frame of a Fourier transform.

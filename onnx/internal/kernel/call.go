@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -157,6 +158,12 @@ func (c *Call) buffer(d onnx.DType, n int) (any, error) {
 	c.scratch = append(c.scratch, b)
 	c.mu.Unlock()
 	return b, nil
+}
+
+// take removes b, which is not empty, from the memory that ends with the kernel.
+func (c *Call) take(b any) {
+	at := reflect.ValueOf(b).Pointer()
+	c.scratch = slices.DeleteFunc(c.scratch, func(s any) bool { return reflect.ValueOf(s).Pointer() == at })
 }
 
 // scratch returns memory of as many elements as shape says, with arbitrary contents, that lives
