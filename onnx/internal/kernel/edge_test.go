@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"fmp/onnx"
+	"fmp/onnx/must"
 )
 
 // TestClipWithoutBounds: a bound that is left out is the type's lowest or greatest finite number.
@@ -47,6 +48,30 @@ func TestProductOverNothing(t *testing.T) {
 		for i := range got.Len() {
 			if got.At(i) != 0 {
 				t.Fatalf("%d rows: element %d is %v", rows, i, got.At(i))
+			}
+		}
+	}
+}
+
+// TestSpecialNumbers: functions of numbers below the normal range, of infinities and of NaN.
+func TestSpecialNumbers(t *testing.T) {
+	inf := math.Inf(1)
+	for _, c := range []struct {
+		op       string
+		d        onnx.DType
+		in, want []float64
+	}{
+		{"Log", onnx.Float64, []float64{5e-324, 1e-310, 0x1p-1022, 0, 1},
+			[]float64{-744.4400719213812, -713.8013788281542, -708.3964185322641, -inf, 0}},
+		{"ReduceLogSum", onnx.Float64, []float64{5e-324, 5e-324}, []float64{-743.7469247408213}},
+		{"ReduceLogSumExp", onnx.Int64, []float64{-740}, []float64{-739}},
+	} {
+		in := must.Get(onnx.Zeros(c.d, len(c.in)))(t)
+		castInto(in, onnx.Vector(c.in...))
+		got := evaluated(t, 1, &onnx.Node{Op: c.op}, nil, in)
+		for i, want := range c.want {
+			if v := got.At(i); v != want && !(math.Abs(v-want) <= 1e-12*math.Abs(want)) && (v == v || want == want) {
+				t.Errorf("%s of %v, %v: %v; want %v", c.op, c.in[i], in.DType, v, want)
 			}
 		}
 	}

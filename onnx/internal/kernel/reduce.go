@@ -29,7 +29,7 @@ func init() {
 			end: func(a float64, _ int) float64 { return math.Sqrt(a) }}},
 		{"ReduceSumSquare", 18, reducer{add: func(a, x float64) float64 { return a + x*x }}},
 		{"ReduceLogSum", 18, reducer{add: func(a, x float64) float64 { return a + x },
-			end: func(a float64, _ int) float64 { return math.Log(a) }}},
+			end: func(a float64, _ int) float64 { return logarithm(a) }}},
 		{"ReduceLogSumExp", 18, reducer{logSumExp: true}},
 		{"ReduceMax", 18, reducer{start: math.Inf(-1),
 			add: func(a, x float64) float64 { return max(a, x) }}},
@@ -271,7 +271,7 @@ func reduceInt[T integer](r reducer, whole planner) Kernel {
 				// of 0: the least number, on every machine
 				a = bounded[T](math.Log(float64(a)), lo, hi)
 			case "ReduceLogSumExp":
-				a = bounded[T](math.Log(sum), lo, hi)
+				a = bounded[T](logarithm(sum), lo, hi)
 			}
 			o[i] = a
 		}

@@ -26,7 +26,7 @@ func init() {
 		register(Def{Op: d.op, Since: d.since, Half: true, New: floatFunction(d.cost, d.f)})
 	}
 	register(
-		Def{Op: "Log", Since: 1, Half: true, New: evenFunction(16, evenLog, math.Log)},
+		Def{Op: "Log", Since: 1, Half: true, New: evenFunction(16, evenLog, logarithm)},
 		Def{Op: "Exp", Since: 1, Half: true, New: quickly(expRow, evenExps.kernel(16, math.Exp))},
 		Def{Op: "Erf", Since: 9, Half: true, New: quickly(erfRow, evenErfs.kernel(24, math.Erf))},
 		Def{Op: "Tanh", Since: 1, Half: true,
@@ -37,6 +37,14 @@ func init() {
 		Def{Op: "IsNaN", Since: 9, Half: true, New: newIsNaN},
 		Def{Op: "IsInf", Since: 10, Half: true, New: newIsInf},
 	)
+}
+
+// logarithm is math.Log, which takes numbers below the normal range for normal ones on amd64.
+func logarithm(x float64) float64 {
+	if x > 0 && x < 0x1p-1022 {
+		return math.Log(x*0x1p54) - 54*math.Ln2
+	}
+	return math.Log(x)
 }
 
 // floatFunction computes in float64 and rounds once.
