@@ -17,8 +17,9 @@ func init() {
 	f("Sigmoid", 1, quickly(sigmoidRow, evenSigmoids.kernel(20, sigmoid)))
 	f("Softplus", 1, evenFunction(40, evenSoftplus, softplus))
 	f("Softsign", 1, floatFunction(4, func(x float64) float64 { return x / (1 + math.Abs(x)) }))
-	f("Mish", 18, evenFunction(60, func(x float64) float64 { return x * evenTanh(evenSoftplus(x)) },
-		func(x float64) float64 { return x * math.Tanh(softplus(x)) }))
+	f("Mish", 18, evenFunction(60,
+		func(x float64) float64 { return max(x, mishEnd32) * evenTanh(evenSoftplus(x)) },
+		func(x float64) float64 { return max(x, mishEnd) * math.Tanh(softplus(x)) }))
 	f("HardSwish", 14, quickly(hardSwishRow, newHardSwish))
 	f("LeakyRelu", 1, newLeakyRelu)
 	f("Elu", 1, newElu)
@@ -37,7 +38,10 @@ func init() {
 	)
 }
 
-// sigmoid is 1 / (1 + e^-x), by the one of two forms whose exponential cannot overflow.
+// mishEnd is from where on downwards x tanh(log(1 + e^x)) is 0, its limit at -Inf; mishEnd32 is that
+// of float32.
+const mishEnd, mishEnd32 = -1000, -110
+
 func sigmoid(x float64) float64 {
 	if x >= 0 {
 		return 1 / (1 + math.Exp(-x))
@@ -126,11 +130,11 @@ func newSelu(s *Spec) (Kernel, error) {
 		})
 }
 
-// ThresholdedRelu: alpha = 1; x > alpha stays, the rest is 0.
+// ThresholdedRelu: alpha = 1; x > alpha stays, the rest is 0, NaN too.
 func newThresholdedRelu(s *Spec) (Kernel, error) {
 	alpha := s.float("alpha")
 	return floatKernel(s, 2, func(x float64) float64 {
-		return chosen(x <= alpha, 0, x)
+		return chosen(x > alpha, x, 0)
 	})
 }
 

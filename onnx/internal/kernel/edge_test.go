@@ -55,7 +55,7 @@ func TestProductOverNothing(t *testing.T) {
 
 // TestSpecialNumbers: functions of numbers below the normal range, of infinities and of NaN.
 func TestSpecialNumbers(t *testing.T) {
-	inf := math.Inf(1)
+	inf, nan := math.Inf(1), math.NaN()
 	for _, c := range []struct {
 		op       string
 		d        onnx.DType
@@ -65,6 +65,10 @@ func TestSpecialNumbers(t *testing.T) {
 			[]float64{-744.4400719213812, -713.8013788281542, -708.3964185322641, -inf, 0}},
 		{"ReduceLogSum", onnx.Float64, []float64{5e-324, 5e-324}, []float64{-743.7469247408213}},
 		{"ReduceLogSumExp", onnx.Int64, []float64{-740}, []float64{-739}},
+		{"Mish", onnx.Float32, []float64{-inf, -1e30, inf, nan}, []float64{0, 0, inf, nan}},
+		{"Mish", onnx.Float64, []float64{-inf, -1e300, inf, nan}, []float64{0, 0, inf, nan}},
+		{"ThresholdedRelu", onnx.Float32, []float64{nan, 1, 2, inf, -inf}, []float64{0, 0, 2, inf, 0}},
+		{"ThresholdedRelu", onnx.Float64, []float64{nan, 1, 2, inf, -inf}, []float64{0, 0, 2, inf, 0}},
 	} {
 		in := must.Get(onnx.Zeros(c.d, len(c.in)))(t)
 		castInto(in, onnx.Vector(c.in...))
