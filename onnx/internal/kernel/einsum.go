@@ -32,24 +32,28 @@ func newEinsum(s *Spec) (Kernel, error) {
 		return nil, fmt.Errorf("equation %q has %d terms for %d inputs", equation, len(e.terms),
 			len(s.In))
 	}
-	return numeric(s, einsum[float32](e, matMulFloat[float32](nil, &lines{})),
-		einsum[float64](e, matMulFloat[float64](nil, &lines{})),
-		einsum[int64](e, matMulInt[int64]), einsum[uint64](e, matMulInt[uint64]))
+	return numeric(s, einsum(e, matMulFloat[float32](nil, &lines{}), sumOver[float32]),
+		einsum(e, matMulFloat[float64](nil, &lines{}), sumOver[float64]),
+		einsum(e, matMulInt[int64], sumOver[int64]), einsum(e, matMulInt[uint64], sumOver[uint64]))
 }
 
-func einsum[T number](e einsumSpec, multiply Kernel) Kernel {
+// einsum is the kernel for one element type. It is no part of its callers' code.
+//
+//go:noinline
+func einsum(e einsumSpec, multiply Kernel, sum summing) Kernel {
 	return func(c *Call) error {
 		terms, out := e.expand(c)
-		s := einsumRun[T]{c: c, multiply: multiply, size: letterSizes(c, terms), uses: map[rune]int{}}
+		s := einsumRun{c: c, dtype: c.In[0].DType, multiply: multiply, sum: sum,
+			size: letterSizes(c, terms), uses: map[rune]int{}}
 		shape := s.sizes(out)
-		vs, most := make([]einsumView[T], len(terms)), float64(try.Get(onnx.Elements(shape)))
+		vs, most := make([]einsumView, len(terms)), float64(try.Get(onnx.Elements(shape)))
 		for i, t := range terms {
 			vs[i] = s.view(c.In[i], t)
 			most += float64(c.In[i].Len())
 		}
 		for _, r := range out + strings.Join(terms, "") {
 			if n := s.size[r]; n == 0 {
-				clear(data[T](try.Get(c.New(0, c.In[0].DType, shape))))
+				clearData(try.Get(c.New(0, s.dtype, shape)))
 				return nil
 			} else if n > 1 && !strings.ContainsRune(s.letters, r) {
 				s.letters += string(r)
@@ -57,34 +61,41 @@ func einsum[T number](e einsumSpec, multiply Kernel) Kernel {
 		}
 		s.out = s.chosen(func(r rune) bool { return strings.ContainsRune(out, r) })
 		all := s.contract(vs, most)
-		o := s.ordered(all, s.out)
+		o, _ := s.ordered(all, s.out)
 		c.take(o)
-		c.Out[0] = &onnx.Tensor{DType: c.In[0].DType, Shape: shape, Data: o}
+		c.Out[0] = &onnx.Tensor{DType: s.dtype, Shape: shape, Data: o}
 		return nil
 	}
 }
 
 // einsumView is an operand with a stride for each of its letters. A letter of size 1, or whose axis
 // has size 1 here, is none of them.
-type einsumView[T number] struct {
-	data   []T
+type einsumView struct {
+	data   any // a slice of the tensors' element type
 	stride map[rune]int
 	own    bool // whether the call made the numbers for this operand alone
 }
 
-func (v einsumView[T]) has(r rune) bool { return v.stride[r] != 0 }
+func (v einsumView) has(r rune) bool { return v.stride[r] != 0 }
 
-// einsumRun is the state of a call.
-type einsumRun[T number] struct {
+// summing writes the sums of the products of operands vs to o: each over n positions, the last of
+// dims, at the operands' strides st.
+type summing func(c *Call, o any, vs []einsumView, n int, dims []int, st [][]int)
+
+// einsumRun is the state of a call. Its plan is the same for all element types, and is compiled
+// once.
+type einsumRun struct {
 	c            *Call
-	multiply     Kernel       // MatMul
+	dtype        onnx.DType
+	multiply     Kernel // MatMul
+	sum          summing
 	size, uses   map[rune]int // of a letter: its size, and how many operands have it
 	letters, out string       // those of sizes above 1; the result's first
 }
 
 // view has a diagonal for a letter that a term repeats.
-func (s *einsumRun[T]) view(t *onnx.Tensor, term string) einsumView[T] {
-	v, own := einsumView[T]{data: data[T](t), stride: map[rune]int{}}, strides(t.Shape)
+func (s *einsumRun) view(t *onnx.Tensor, term string) einsumView {
+	v, own := einsumView{data: t.Data, stride: map[rune]int{}}, strides(t.Shape)
 	for k, r := range term {
 		if t.Shape[k] > 1 {
 			if !v.has(r) {
@@ -96,7 +107,7 @@ func (s *einsumRun[T]) view(t *onnx.Tensor, term string) einsumView[T] {
 	return v
 }
 
-func (s *einsumRun[T]) chosen(f func(r rune) bool) string {
+func (s *einsumRun) chosen(f func(r rune) bool) string {
 	return strings.Map(func(r rune) rune {
 		if f(r) {
 			return r
@@ -105,7 +116,7 @@ func (s *einsumRun[T]) chosen(f func(r rune) bool) string {
 	}, s.letters)
 }
 
-func (s *einsumRun[T]) sizes(letters string) []int {
+func (s *einsumRun) sizes(letters string) []int {
 	dims := make([]int, 0, len(letters))
 	for _, r := range letters {
 		dims = append(dims, s.size[r])
@@ -114,10 +125,10 @@ func (s *einsumRun[T]) sizes(letters string) []int {
 }
 
 // elements is the number of positions of all letters.
-func (s *einsumRun[T]) elements(letters string) int { return try.Get(onnx.Elements(s.sizes(letters))) }
+func (s *einsumRun) elements(letters string) int { return try.Get(onnx.Elements(s.sizes(letters))) }
 
 // needed are the letters of some operands that the result or another operand has.
-func (s *einsumRun[T]) needed(vs ...einsumView[T]) string {
+func (s *einsumRun) needed(vs ...einsumView) string {
 	return s.chosen(func(r rune) bool {
 		n := 0
 		for _, v := range vs {
@@ -133,9 +144,9 @@ func (s *einsumRun[T]) needed(vs ...einsumView[T]) string {
 const pairWindow = 8
 
 // contract takes two operands after the other, those of least work whose product has at most `most`
-// elements, after sums over the letters that one operand alone has. Where there is no such pair, all
-// operands that are left are multiplied at once.
-func (s *einsumRun[T]) contract(vs []einsumView[T], most float64) einsumView[T] {
+// elements, after sums over the letters that one operand alone has. Where there is no such pair,
+// all operands that are left are multiplied at once.
+func (s *einsumRun) contract(vs []einsumView, most float64) einsumView {
 	if len(vs) == 1 {
 		return s.loop(vs, s.out)
 	}
@@ -163,7 +174,7 @@ func (s *einsumRun[T]) contract(vs []einsumView[T], most float64) einsumView[T] 
 }
 
 // cost is the multiplications of a pair, and the numbers that it makes.
-func (s *einsumRun[T]) cost(a, b einsumView[T]) (work, made float64) {
+func (s *einsumRun) cost(a, b einsumView) (work, made float64) {
 	work, made = 1, 1
 	for _, r := range s.letters {
 		if a.has(r) || b.has(r) {
@@ -177,7 +188,7 @@ func (s *einsumRun[T]) cost(a, b einsumView[T]) (work, made float64) {
 }
 
 // replace returns v, which has taken the place of others, whose memory is given back.
-func (s *einsumRun[T]) replace(v einsumView[T], others ...einsumView[T]) einsumView[T] {
+func (s *einsumRun) replace(v einsumView, others ...einsumView) einsumView {
 	for r := range v.stride {
 		s.uses[r]++
 	}
@@ -192,7 +203,7 @@ func (s *einsumRun[T]) replace(v einsumView[T], others ...einsumView[T]) einsumV
 	return v
 }
 
-func (s *einsumRun[T]) drop(b []T) {
+func (s *einsumRun) drop(b any) {
 	s.c.take(b)
 	s.c.env.Pool.Put(b)
 }
@@ -202,7 +213,7 @@ func (s *einsumRun[T]) drop(b []T) {
 const smallProduct = 64
 
 // pair is the product of two operands, summed over the letters that are not kept, which both have.
-func (s *einsumRun[T]) pair(a, b einsumView[T], keep string) einsumView[T] {
+func (s *einsumRun) pair(a, b einsumView, keep string) einsumView {
 	var batch, left, right string
 	for _, r := range keep {
 		switch {
@@ -217,33 +228,36 @@ func (s *einsumRun[T]) pair(a, b einsumView[T], keep string) einsumView[T] {
 	inner := s.chosen(func(r rune) bool { return a.has(r) && !strings.ContainsRune(keep, r) })
 	m, n, k := s.elements(left), s.elements(right), s.elements(inner)
 	if work(m, n, k) < smallProduct {
-		return s.loop([]einsumView[T]{a, b}, keep)
+		return s.loop([]einsumView{a, b}, keep)
 	}
-	x, y := s.ordered(a, batch+left+inner), s.ordered(b, batch+inner+right)
-	v := s.dense(s.matrices(onnx.NewTensor(x, s.elements(batch), m, k),
-		onnx.NewTensor(y, s.elements(batch), k, n)), batch+left+right)
-	for _, copied := range [][]T{x, y} {
-		if &copied[0] != &a.data[0] && &copied[0] != &b.data[0] {
-			s.drop(copied)
-		}
+	x, xCopied := s.ordered(a, batch+left+inner)
+	y, yCopied := s.ordered(b, batch+inner+right)
+	count := s.elements(batch)
+	v := s.dense(s.matrices(&onnx.Tensor{DType: s.dtype, Shape: []int{count, m, k}, Data: x},
+		&onnx.Tensor{DType: s.dtype, Shape: []int{count, k, n}, Data: y}), batch+left+right)
+	if xCopied {
+		s.drop(x)
+	}
+	if yCopied {
+		s.drop(y)
 	}
 	return v
 }
 
 // matrices multiplies as MatMul does.
-func (s *einsumRun[T]) matrices(a, b *onnx.Tensor) []T {
+func (s *einsumRun) matrices(a, b *onnx.Tensor) any {
 	c, in := s.c, s.c.In
 	defer func() { c.In = in }()
 	c.In = []*onnx.Tensor{a, b}
 	try.Do(s.multiply(c))
-	made := data[T](c.Out[0])
+	made := c.Out[0].Data
 	c.Out[0], c.scratch = nil, append(c.scratch, made)
 	return made
 }
 
 // dense is a view of the call's numbers that lie in the order of letters.
-func (s *einsumRun[T]) dense(x []T, letters string) einsumView[T] {
-	v, st := einsumView[T]{x, map[rune]int{}, true}, strides(s.sizes(letters))
+func (s *einsumRun) dense(x any, letters string) einsumView {
+	v, st := einsumView{x, map[rune]int{}, true}, strides(s.sizes(letters))
 	for k, r := range letters {
 		v.stride[r] = st[k]
 	}
@@ -251,7 +265,7 @@ func (s *einsumRun[T]) dense(x []T, letters string) einsumView[T] {
 }
 
 // along are an operand's strides over letters.
-func (v einsumView[T]) along(letters string) []int {
+func (v einsumView) along(letters string) []int {
 	st := make([]int, 0, len(letters))
 	for _, r := range letters {
 		st = append(st, v.stride[r])
@@ -259,41 +273,51 @@ func (v einsumView[T]) along(letters string) []int {
 	return st
 }
 
-// ordered are an operand's numbers in the order of letters.
-func (s *einsumRun[T]) ordered(v einsumView[T], letters string) []T {
+// ordered are an operand's numbers in the order of letters, and whether they are a copy.
+func (s *einsumRun) ordered(v einsumView, letters string) (x any, copied bool) {
 	dims, st := s.sizes(letters), v.along(letters)
 	if slices.Equal(st, strides(dims)) {
-		return v.data
+		return v.data, false
 	}
-	x := s.memory(letters)
-	gatherOf(s.c, x, dims, v.data, 0, st)
-	return x
+	x = s.memory(letters)
+	gather(s.c, &onnx.Tensor{Shape: dims, Data: x}, &onnx.Tensor{Data: v.data}, 0, st)
+	return x, true
 }
 
-func (s *einsumRun[T]) memory(letters string) []T {
-	return try.Get(s.c.buffer(onnx.TypeOf[T](), s.elements(letters))).([]T)
+func (s *einsumRun) memory(letters string) any {
+	return try.Get(s.c.buffer(s.dtype, s.elements(letters)))
 }
 
 // loop is the product of operands, position by position, summed over the letters that are not kept.
-func (s *einsumRun[T]) loop(vs []einsumView[T], keep string) einsumView[T] {
+func (s *einsumRun) loop(vs []einsumView, keep string) einsumView {
 	inner := s.chosen(func(r rune) bool {
 		return !strings.ContainsRune(keep, r) &&
-			slices.ContainsFunc(vs, func(v einsumView[T]) bool { return v.has(r) })
+			slices.ContainsFunc(vs, func(v einsumView) bool { return v.has(r) })
 	})
 	dims, st := s.sizes(keep+inner), make([][]int, len(vs))
 	for i, v := range vs {
 		st[i] = v.along(keep + inner)
 	}
-	o, n := s.memory(keep), s.elements(inner)
-	s.c.Parallel(len(o), work(n, len(vs), 4), func(lo, hi int) {
+	o := s.memory(keep)
+	s.sum(s.c, o, vs, s.elements(inner), dims, st)
+	return s.dense(o, keep)
+}
+
+// sumOver is the [summing] of numbers of type T.
+func sumOver[T number](c *Call, o any, vs []einsumView, n int, dims []int, st [][]int) {
+	out, in := o.([]T), make([][]T, len(vs))
+	for j, v := range vs {
+		in[j] = v.data.([]T)
+	}
+	c.Parallel(len(out), work(n, len(vs), 4), func(lo, hi int) {
 		od := newOdometer(dims, st, lo*n)
 		var sum T
 		add := func(from, to int) {
 			all := sum
 			for range to - from {
-				v := vs[0].data[od.off[0]]
-				for j := 1; j < len(vs); j++ {
-					v *= vs[j].data[od.off[j]]
+				v := in[0][od.off[0]]
+				for j := 1; j < len(in); j++ {
+					v *= in[j][od.off[j]]
 				}
 				all += v
 				od.next()
@@ -302,11 +326,10 @@ func (s *einsumRun[T]) loop(vs []einsumView[T], keep string) einsumView[T] {
 		}
 		for i := lo; i < hi; i++ {
 			sum = 0
-			s.c.pieces(0, n, len(vs)*4, add)
-			o[i] = sum
+			c.pieces(0, n, len(in)*4, add)
+			out[i] = sum
 		}
 	})
-	return s.dense(o, keep)
 }
 
 // expand gives the axes of an ellipsis letters of their own, '0' + distance from the right.

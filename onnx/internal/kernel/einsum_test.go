@@ -133,8 +133,8 @@ func BenchmarkEinsum(b *testing.B) {
 		kernel Kernel
 	}{
 		"MatMul": {[]*onnx.Tensor{q, kt}, matMulFloat[float32](nil, &lines{})},
-		"Einsum": {[]*onnx.Tensor{q, k}, einsum[float32](einsumSpec{[]string{"hid", "hjd"}, "hij"},
-			matMulFloat[float32](nil, &lines{}))},
+		"Einsum": {[]*onnx.Tensor{q, k}, einsum(einsumSpec{[]string{"hid", "hjd"}, "hij"},
+			matMulFloat[float32](nil, &lines{}), sumOver[float32])},
 	} {
 		b.Run(name, func(b *testing.B) {
 			call := NewCall(&Env{Pool: &Pool{}, Threads: 1}, 2, 1)

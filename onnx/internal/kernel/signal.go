@@ -14,18 +14,6 @@ import (
 // float64.
 func outputDatatype(s *Spec) (onnx.DType, error) { return s.dtype("output_datatype"), nil }
 
-// whole is the one element of an integer tensor.
-func whole(t *onnx.Tensor, what string) int {
-	v, err := ints(t)
-	if err == nil && len(v) != 1 {
-		err = fmt.Errorf("it has shape %v where one element is expected", t.Shape)
-	}
-	if err != nil {
-		try.Fail("%s: %w", what, err)
-	}
-	return v[0]
-}
-
 // signal reads a tensor [..., 1 or 2] as complex numbers.
 func signal(t *onnx.Tensor) (at func(i int) complex128) {
 	if len(t.Shape) < 2 || t.Shape[len(t.Shape)-1] != 1 && t.Shape[len(t.Shape)-1] != 2 {

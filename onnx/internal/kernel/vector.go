@@ -19,7 +19,9 @@ const (
 	quotients
 )
 
-// vectors is row with most of it done by pairs.
+// vectors is row with most of it done by pairs. It is no part of its callers' code.
+//
+//go:noinline
 func vectors(op operation, row func(dst, a, b []float32)) func(dst, a, b []float32) {
 	rest := func(v []float32, n int) []float32 {
 		if len(v) > 1 {
