@@ -127,6 +127,13 @@ type Merger struct {
 	fresh map[[half]byte]entry
 }
 
+// TogetherError is an error of several files together: if one of them were left out for it, their
+// order would choose which.
+type TogetherError struct{ error }
+
+// Unwrap returns the error that is wrapped.
+func (e TogetherError) Unwrap() error { return e.error }
+
 // errTwice is the error for a client that comes again.
 func errTwice(name string) error {
 	return fmt.Errorf("%s is in already: merge each client's upload once", name)
@@ -201,7 +208,8 @@ func (m *Merger) addUpload(u *federate.Upload, data []byte) error {
 		return err
 	}
 	if m.part.Clients()+len(m.fresh) >= MaxClients {
-		return fmt.Errorf("%d clients are in; a part has %d at most", MaxClients, MaxClients)
+		return TogetherError{fmt.Errorf("%d clients are in; a part has %d at most", MaxClients,
+			MaxClients)}
 	}
 	k := Kept{Upload: u, Data: data, key: key(u.Round, u.Model, u.Client)}
 	e := entryOf(k.key, sha256.Sum256(data))
@@ -301,27 +309,31 @@ func kept(all []Kept) int {
 
 // ErrJudge is wrapped by the error for an upload that is to be summed, where nothing is known to
 // judge it by.
-var ErrJudge = fmt.Errorf("a part keeps %d uploads whole, or up to %d class means, and sums the "+
-	"others, which are judged beforehand: give a part to judge by (--against), or trust all "+
-	"clients (--trust)", Judges, MaxPoints)
+var ErrJudge error = TogetherError{fmt.Errorf("a part keeps %d uploads whole, or up to %d class "+
+	"means, and sums the others, which are judged beforehand: give a part to judge by "+
+	"(--against), or trust all clients (--trust)", Judges, MaxPoints)}
 
 // share returns the share of an upload that counts in the sums. It is 1 where all are trusted and
-// from 0 to 1 where Judge says so. The error names the client.
+// from 0 to 1 where Judge says so. The error names the client, whose upload may be another file's.
 func (m *Merger) share(k *Kept) (float64, error) {
 	if m.Judge == nil {
-		if !m.Trust || m.part.Against != "" {
+		switch {
+		case m.part.Against != "":
+			return 0, TogetherError{fmt.Errorf("the part's uploads were %s: give that part "+
+				"(--against), and not --trust", judged(m.part.Against))}
+		case !m.Trust:
 			return 0, ErrJudge
 		}
 		if m.Check != nil {
 			if err := m.Check(k.Upload); err != nil {
-				return 0, fmt.Errorf("client %q: %w", k.Client, err)
+				return 0, TogetherError{fmt.Errorf("client %q: %w", k.Client, err)}
 			}
 		}
 		return 1, nil
 	}
 	share, err := m.Judge(k.Upload)
 	if err != nil {
-		return 0, fmt.Errorf("client %q: %w", k.Client, err)
+		return 0, TogetherError{fmt.Errorf("client %q: %w", k.Client, err)}
 	}
 	return min(max(share, 0), 1), nil
 }
@@ -439,19 +451,23 @@ func (m *Merger) AddPart(p *Part) error {
 	against := m.part.Against
 	if p.limit != nil && p.Against != against {
 		if m.Judge != nil || m.part.limit != nil {
-			return fmt.Errorf("its uploads were %s, and those here are %s: merge all given the "+
+			err := fmt.Errorf("its uploads were %s, and those here are %s: merge all given the "+
 				"same part and options", judged(p.Against), judged(against))
+			if m.Judge == nil { // the first part would say who judges
+				err = TogetherError{err}
+			}
+			return err
 		}
 		against = p.Against
 	}
 	if len(p.clients)+m.part.Clients()+len(m.fresh) > MaxClients {
-		return fmt.Errorf("%d clients and %d are too many; a part has %d at most",
-			m.part.Clients()+len(m.fresh), len(p.clients), MaxClients)
+		return TogetherError{fmt.Errorf("%d clients and %d are too many; a part has %d at most",
+			m.part.Clients()+len(m.fresh), len(p.clients), MaxClients)}
 	}
 	m.settle()
 	clients, twice := union(m.part.clients, p.clients)
 	if twice != nil {
-		return errTwice(m.name(twice, p))
+		return TogetherError{errTwice(m.name(twice, p))}
 	}
 	had := *m.part
 	m.part.Against = against

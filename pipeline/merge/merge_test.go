@@ -363,6 +363,13 @@ func TestRefused(t *testing.T) {
 	m = Merger{Trust: true}
 	must.Fail(errors.Join(m.Add(big), m.Add(merged(t, judging, several(t, 30, 60)...))))(
 		t, "same part", "a trusted part and a judged one")
+	m = Merger{Trust: true}
+	must.Do(t, m.Add(judgedPart))
+	err = nil
+	for i := 30; err == nil && i < 90; i++ {
+		err = m.Add(made(t, i, federate.Single))
+	}
+	must.Fail(0, err)(t, "give that part (--against), and not --trust", "trust beside a judged part")
 }
 
 // changed returns a part with a field changed and the checksum made to fit.
