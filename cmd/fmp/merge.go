@@ -86,7 +86,7 @@ server may add them up but the round's own.`,
 	flags.StringArrayVar(&o.without, "without", nil, "`UPLOAD` of a client that withdraws, which "+
 		"is passed over, and taken out of parts (repeatable)")
 	flags.Uint64Var(o.round, "round", 0,
-		"round that must be that of the uploads (default: the first upload's)")
+		"round that must be that of the uploads (default: that of most clients)")
 	flags.StringVar(&o.key, "key", "",
 		"`FILE` with a worker's key (fmp keys), which signs the part, in PART.sig")
 	o.bind(flags)
@@ -147,7 +147,7 @@ func (o *mergeRun) checkJudging(given []setting) error {
 type mergeRun struct {
 	merging
 	out, key string
-	round    *uint64  // nil: the first upload's
+	round    *uint64  // nil: that of most clients
 	without  []string // files of uploads that are taken out
 }
 
@@ -266,7 +266,7 @@ func (o *merging) bind(flags *pflag.FlagSet) {
 }
 
 // open checks the flags and loads the client graph, for uploads of a round;
-// nil: the first upload's.
+// nil: that of most clients.
 func (o *merging) open(round *uint64) (err error) {
 	if o.skip, err = skipBad(o.onBad); err != nil {
 		return err
@@ -416,8 +416,11 @@ func (o *merging) merge(ctx context.Context, files, without []string,
 		}
 		m.Without[sha256.Sum256(gone[i])] = false
 	}
-	bad = pool.ReadMerged(files, &m, workers, o.bar.report)
+	bad, err = pool.ReadMerged(files, &m, workers, o.bar.report)
 	o.bar.close()
+	if err != nil {
+		return nil, nil, printable.Errors(append(bad, err))
+	}
 	if m.Part() == nil || len(bad) > 0 && !o.skip {
 		if err := noGraph(bad); err != nil && m.Part() == nil {
 			return nil, nil, err

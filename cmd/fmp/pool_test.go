@@ -118,7 +118,7 @@ func TestPool(t *testing.T) {
 		{"both of client", []string{uploads[0], uploads[0]}},
 		{"model is", []string{uploads[0], made("x", "x", other, 2)}},
 		{"model is", []string{filepath.Join(dir, "x"), "--client-graph", client}},
-		{"round is 3", []string{uploads[0], made("y", "y", f.Digest, 3)}},
+		{"allowed: 3, the round", []string{uploads[0], made("y", "y", f.Digest, 3)}},
 		{"round is 2", []string{uploads[0], "--round", "1"}},
 	} {
 		out := filepath.Join(t.TempDir(), "posterior.npy")
@@ -596,9 +596,9 @@ func TestWithoutHasNoSay(t *testing.T) {
 		t.Error("two files of a client that withdrew leave a trace")
 	}
 	code, _, stderr := runFMP(t, r.args("--on-bad", "skip", "--without", "client 9", "-o",
-		r.path("none.onnx"), r.uploads[0], made("client 8", 3), made("client 9", 3))...)
+		r.path("none.onnx"), r.uploads[0], r.uploads[1], made("client 8", 3), made("client 9", 3))...)
 	if code != exitUsage || !strings.Contains(stderr, "left out: "+r.path("client 93")+": upload: round") ||
-		!strings.Contains(stderr, "none of the 1 uploads") {
+		!strings.Contains(stderr, "none of the 2 uploads") {
 		t.Errorf("an upload of another round is taken out: exit code %d: %s", code, stderr)
 	}
 }

@@ -124,6 +124,12 @@ func Decode(data []byte, want federate.Expect) (*Part, error) {
 	return p, p.checkSums()
 }
 
+// Matches returns an error unless a part has the fields that are expected.
+func (p *Part) Matches(want federate.Expect) error {
+	return kind.Matches(want,
+		federate.Expect{Model: p.Model, Round: &p.Round, Dx: p.Dx, C: p.C})
+}
+
 // checkFields checks numbers and lengths, before memory is allocated. Every upload is either kept,
 // summed or left out, so that these three add up to the clients. Sizes of sums follow from dx and
 // classes alone. These are bounded first, so that no product of them overflows.

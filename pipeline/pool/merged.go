@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -39,37 +40,116 @@ const mergedClients = " merged clients"
 var ErrTrust = errors.New(
 	"merge them given a part to judge by (fmp merge --against), or trust all clients (--trust)")
 
-// ReadMerged adds files to a merger, each an upload or a part. Where workers is not nil, a part
-// must be signed by one of them, in the file beside it with .sig. bad are the errors of those that
-// cannot be used. progress is told of each; nil: nobody asks. It goes on after an error, so that
-// all bad files are told of at once. m holds those that could be read.
+// ReadSigned reads an upload or a part. Where workers is not nil, a part must be signed by one of
+// them, in the file beside it with .sig.
+func ReadSigned(path string, workers *identity.Roster) ([]byte, error) {
+	data, err := regularfile.ReadFile(path, merge.MaxBytes)
+	if err != nil || workers == nil || !merge.IsPart(data) {
+		return data, err
+	}
+	signature, err := regularfile.ReadFile(path+".sig", merge.MaxSignature)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // Verify says that there is no signature
+		return nil, err
+	}
+	return data, merge.Verify(workers, data, signature, "")
+}
+
+// ReadMerged adds files to a merger, each an upload or a part, which workers sign ([ReadSigned]).
+// Round and graph are those of most clients. Of a client with two uploads neither is added. So who
+// is left out depends on no order. bad are the errors of those that cannot be used. An error of
+// files together ([merge.TogetherError]) ends it. progress is told of each; nil: nobody asks. It
+// goes on after a bad file, so that all are told of at once.
+// Files are read twice, since memory has no room for all of them.
 func ReadMerged(paths []string, m *merge.Merger, workers *identity.Roster,
-	progress func(stage string, done, total int)) (bad []error) {
+	progress func(stage string, done, total int)) (bad []error, err error) {
+	if progress == nil {
+		progress = func(string, int, int) {}
+	}
+	var in []received
 	for i, path := range paths {
-		data, err := regularfile.ReadFile(path, merge.MaxBytes)
-		if err == nil && workers != nil && merge.IsPart(data) {
-			var signature []byte
-			if signature, err = regularfile.ReadFile(path+".sig",
-				merge.MaxSignature); errors.Is(err, fs.ErrNotExist) {
-				err = nil // there is no signature, as Verify says
-			}
+		data, err := ReadSigned(path, workers)
+		r := received{path: path, digest: sha256.Sum256(data)}
+		if _, out := m.Without[r.digest]; out && err == nil && !merge.IsPart(data) {
+			m.Without[r.digest] = true
+		} else {
 			if err == nil {
-				err = merge.Verify(workers, data, signature, "")
+				err = r.decode(data, m.Want)
 			}
+			r.err = inFile(path, err)
+			in = append(in, r)
 		}
-		if err == nil {
-			err = m.Add(data)
+		progress("uploads", i+1, len(paths))
+	}
+	rule{want: m.Want, twice: "merge one upload of each"}.apply(in)
+	done, total := 0, len(in)-len(errorsOf(in))
+	// A part cannot be split: of a part and an upload of one of its clients the upload is bad.
+	for _, ofParts := range []bool{true, false} {
+		for i := range in {
+			r := &in[i]
+			if r.err != nil || (r.clients > 0) != ofParts {
+				continue
+			}
+			if err = r.addTo(m); errors.As(err, new(merge.TogetherError)) {
+				return errorsOf(in), inFile(r.path, err)
+			}
+			r.err = inFile(r.path, err)
+			done++
+			progress("merging", done, total)
 		}
-		if named := (*fs.PathError)(nil); errors.As(err, &named) {
-			bad = append(bad, fmt.Errorf("reading upload: %w", err))
-		} else if err != nil {
-			bad = append(bad, fmt.Errorf("%s: %w", path, err))
-		}
-		if progress != nil {
-			progress("uploads", i+1, len(paths))
+	}
+	return errorsOf(in), nil
+}
+
+// errorsOf returns the errors of the messages that have one.
+func errorsOf(in []received) (bad []error) {
+	for _, r := range in {
+		if r.err != nil {
+			bad = append(bad, r.err)
 		}
 	}
 	return bad
+}
+
+// decode reads the fields of an upload or a part, and keeps nothing else of it.
+func (r *received) decode(data []byte, want federate.Expect) error {
+	if !merge.IsPart(data) {
+		u, of, err := decodeUpload(r.path, data, want)
+		if err == nil {
+			r.client, r.shared, r.moments = of.client, of.shared, u.Within != nil
+			r.matches = (&federate.Upload{Round: u.Round, Model: u.Model,
+				Points: &point.Set{N: u.Points.N, Dx: u.Points.Dx, C: u.Points.C}}).Matches
+		}
+		return err
+	}
+	p, err := merge.Decode(data, want)
+	if err == nil {
+		r.clients, r.moments = p.Clients(), p.Moments
+		r.model, r.round, r.dx, r.c = p.Model, p.Round, p.Dx, p.C
+		r.matches = (&merge.Part{Model: p.Model, Round: p.Round, Dx: p.Dx, C: p.C}).Matches
+	}
+	return err
+}
+
+// addTo adds the file to a merger. It must be the one that was read before.
+func (r *received) addTo(m *merge.Merger) error {
+	data, err := regularfile.ReadFile(r.path, merge.MaxBytes)
+	if err != nil {
+		return err
+	}
+	if sha256.Sum256(data) != r.digest {
+		return errors.New("another process changed it meanwhile: run the command again")
+	}
+	return m.Add(data)
+}
+
+// inFile names the file of an error, where it does not name one.
+func inFile(path string, err error) error {
+	if named := (*fs.PathError)(nil); errors.As(err, &named) {
+		return fmt.Errorf("reading upload: %w", err)
+	} else if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
 }
 
 // AnyPart reports whether one of some files is a part.
@@ -187,7 +267,7 @@ func Judge(ctx context.Context, eng engine.Engine, p *merge.Part, graph *onnx.Mo
 		by, err := posterior.NewMomentsAgainst(ctx, s.clients, known, r.Seed, r.Threads)
 		return func(u *federate.Upload) (float64, error) {
 			if u.Within == nil {
-				return 0, errors.New("it holds no moments")
+				return 0, nil // the client graph makes moments
 			}
 			return by.Share(discriminant.Client{Means: u.Points, Within: u.Within})
 		}, err

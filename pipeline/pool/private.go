@@ -64,7 +64,8 @@ func decodeRelease(path string, data []byte, want federate.Expect) (Release, rec
 	}
 	return Release{r, path, models.DigestBytes(data)},
 		received{client: r.Client, matches: r.Matches,
-			shared: shared{r.Model, r.Round, r.Sums.K, r.Sums.Classes, r.Budget.Effective()}}, nil
+			shared: shared{model: r.Model, round: r.Round, dx: r.Sums.K, c: r.Sums.Classes,
+				budget: r.Budget.Effective()}}, nil
 }
 
 // Private is the messages of a private round with all that is needed to pool them.

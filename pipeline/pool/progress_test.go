@@ -103,7 +103,8 @@ func TestReadingProgress(t *testing.T) {
 			return errs
 		},
 		"merged": func(told func(string, int, int)) []error {
-			return ReadMerged(files, &merge.Merger{}, nil, told)
+			errs, _ := ReadMerged(files, &merge.Merger{}, nil, told)
+			return errs
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

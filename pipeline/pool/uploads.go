@@ -1,8 +1,11 @@
 package pool
 
 import (
+	"cmp"
+	"crypto/sha256"
 	"fmt"
 	"slices"
+	"strings"
 
 	"fmp/models"
 	"fmp/onnx/regularfile"
@@ -35,8 +38,9 @@ func Expect(client models.Manifest) federate.Expect {
 
 // ReadUploads reads and checks the uploads of one round, each from a different client, all made by
 // one model. Model, round and sizes that want leaves open are those of most clients' uploads, of
-// the first where as many have others: no client of three decides them alone. bad are the errors of
-// all uploads that cannot be used. progress is told of each; nil: nobody asks.
+// the latest round where as many have others: no client of three decides them alone, and the order
+// of files decides nothing. bad are the errors of all uploads that cannot be used. progress is told
+// of each; nil: nobody asks.
 func ReadUploads(paths []string, want federate.Expect, without []string,
 	progress func(stage string, done, total int)) (good []Upload, bad []error) {
 	return gather(len(paths), files(paths, progress), decodeUpload,
@@ -114,6 +118,8 @@ func decodeUpload(path string, data []byte, want federate.Expect) (Upload, recei
 // common; or the reason why it cannot be used.
 type received struct {
 	path, client string
+	digest       [sha256.Size]byte
+	clients      int // of a part, which names none; 0: it is a message of one client
 	shared
 	matches func(federate.Expect) error // that the message has the fields, once they are known
 	err     error
@@ -125,6 +131,8 @@ type shared struct {
 	round  uint64
 	dx, c  int
 	budget privacy.Budget // of a private round
+	// moments is set where files are merged, which add up with their like alone.
+	moments bool
 }
 
 // rule says which messages are of one round.
@@ -137,7 +145,7 @@ type rule struct {
 
 // gather reads messages and returns those of the round of most clients', each from a different
 // client; bad are the errors of the others. It reads every message once and holds all of them, as
-// the fields of most are known at the end. Of two messages of one client the second is bad.
+// the fields of most are known at the end. Who is left out depends on no order (rule.apply).
 func gather[M any](n int, read func(i int) (path string, data []byte, err error),
 	decode func(path string, data []byte, want federate.Expect) (M, received, error),
 	by rule) (good []M, bad []error) {
@@ -148,59 +156,111 @@ func gather[M any](n int, read func(i int) (path string, data []byte, err error)
 			if all[i], in[i], err = decode(path, data, by.want); err != nil {
 				err = fmt.Errorf("%s: %w", path, err)
 			}
+			in[i].digest = sha256.Sum256(data)
 		}
 		in[i].path, in[i].err = path, err
 	}
+	by.apply(in)
+	for i, m := range in {
+		if m.err != nil {
+			bad = append(bad, m.err)
+		} else {
+			good = append(good, all[i])
+		}
+	}
+	return good, bad
+}
+
+// apply sets the errors of messages that are not of the round of most clients' or are of a client
+// with another message there. All messages of such a client are bad: the order of files would
+// choose one of them. Of copies of one message the first is good.
+func (by rule) apply(in []received) {
 	// Messages are held against their round by all that is known of it, that of most included.
 	most, want := mostly(in, by.without), by.want
 	if most != nil {
 		want.Model, want.Round, want.Dx, want.C = most.model, &most.round, most.dx, most.c
 	}
-	from := map[string]string{}
-	for i, m := range in {
-		err := m.err
-		if err == nil {
-			if err = m.matches(want); err != nil {
-				err = fmt.Errorf("%s: %w", m.path, err)
+	first, other := map[string]int{}, map[string]int{} // messages of a client, the first two unlike
+	for i := range in {
+		m := &in[i]
+		if m.err == nil {
+			if m.err = m.matches(want); m.err != nil {
+				m.err = fmt.Errorf("%s: %w", m.path, m.err)
 			}
 		}
-		switch {
-		case err != nil:
-		case from[m.client] != "" && !slices.Contains(by.without, m.client):
-			err = fmt.Errorf("%s and %s are both of client %q; %s", from[m.client], m.path,
-				m.client, by.twice)
-		case most != nil && m.budget != most.budget:
-			err = fmt.Errorf("%s: its budget is %v; that of most uploads is %v, and a round has "+
-				"one", m.path, m.budget, most.budget)
+		if m.err == nil && most != nil {
+			m.err = m.unlike(most)
 		}
-		if err != nil {
-			bad = append(bad, err)
+		if m.err != nil || m.clients > 0 || slices.Contains(by.without, m.client) {
 			continue
 		}
-		from[m.client] = m.path
-		good = append(good, all[i])
-	}
-	return good, bad
-}
-
-// mostly returns the fields of most clients' first messages, of the first where as many have
-// others; nil where none counts. A client has one vote, so that many files of one do not decide.
-func mostly(in []received, without []string) (most *shared) {
-	counts := func(m received) bool { return m.err == nil && !slices.Contains(without, m.client) }
-	count, voted := map[shared]int{}, map[string]bool{}
-	for _, m := range in {
-		if counts(m) && !voted[m.client] {
-			count[m.shared]++
-			voted[m.client] = true
+		if at, ok := first[m.client]; !ok {
+			first[m.client] = i
+		} else if _, ok := other[m.client]; !ok && in[at].digest != m.digest {
+			other[m.client] = i
 		}
 	}
-	best := 0
+	for i := range in {
+		m := &in[i]
+		at, ok := first[m.client]
+		if ok && i == at {
+			at, ok = other[m.client]
+		}
+		if ok && m.err == nil && m.clients == 0 {
+			m.err = fmt.Errorf("%s and %s are both of client %q; %s", m.path, in[at].path, m.client,
+				by.twice)
+		}
+	}
+}
+
+// unlike returns an error for a message of another budget, or another kind, than most have.
+func (m *received) unlike(most *shared) error {
+	switch {
+	case m.budget != most.budget:
+		return fmt.Errorf("%s: its budget is %v; that of most uploads is %v, and a round has one",
+			m.path, m.budget, most.budget)
+	case m.moments != most.moments:
+		return fmt.Errorf("%s: uploads of moments and others do not add up; merge those of one "+
+			"client graph", m.path)
+	}
+	return nil
+}
+
+// mostly returns the fields of most clients' messages, of the latest round where as many have
+// others; nil where none counts. A client has one vote, and none where its messages are of several
+// rounds, so that many files of one do not decide. A part has the votes of its clients.
+func mostly(in []received, without []string) (most *shared) {
+	count, of := map[shared]int{}, map[string]shared{}
+	split := map[string]bool{} // clients with messages of several rounds
 	for _, m := range in {
-		if counts(m) && count[m.shared] > best {
-			most, best = &m.shared, count[m.shared]
+		switch was, voted := of[m.client]; {
+		case m.err != nil || slices.Contains(without, m.client):
+		case m.clients > 0:
+			count[m.shared] += m.clients
+		case voted && was != m.shared:
+			split[m.client] = true
+		default:
+			of[m.client] = m.shared
+		}
+	}
+	for client, s := range of {
+		if !split[client] {
+			count[s]++
+		}
+	}
+	for s, n := range count {
+		if most == nil || n > count[*most] || n == count[*most] && before(s, *most) {
+			most = &s
 		}
 	}
 	return most
+}
+
+// before orders fields of which as many clients are: the latest round, then any order that is the
+// same on every machine.
+func before(a, b shared) bool {
+	return cmp.Or(cmp.Compare(b.round, a.round),
+		strings.Compare(fmt.Sprintf("%+v", a), fmt.Sprintf("%+v", b))) < 0
 }
 
 // Twins reports uploads that hold the same points and masses as an earlier one: possibly one client
