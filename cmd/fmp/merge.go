@@ -331,8 +331,8 @@ func noGraph(bad []error) error {
 }
 
 // judges makes a merger judge by the uploads of the part in --against, which it returns; nil: there
-// is none. The part is read within merge.MaxBytes, and must be of the wanted graph and round.
-func (o *merging) judges(ctx context.Context, m *merge.Merger,
+// is none. A worker signs it as any other part, since it says who is left out.
+func (o *merging) judges(ctx context.Context, m *merge.Merger, workers *identity.Roster,
 	options pool.Options) (*merge.Part, error) {
 	if o.against == "" {
 		return nil, nil
@@ -341,9 +341,11 @@ func (o *merging) judges(ctx context.Context, m *merge.Merger,
 		return nil, errors.New("--against judges clients, and --trust takes all for " +
 			"honest; give one of them")
 	}
-	data, err := regularfile.ReadFile(o.against, merge.MaxBytes)
-	if err != nil {
+	data, err := pool.ReadSigned(o.against, workers)
+	if named := (*fs.PathError)(nil); errors.As(err, &named) {
 		return nil, fmt.Errorf("reading part: %w", err)
+	} else if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.against, err)
 	}
 	by, err := merge.Decode(data, o.want)
 	if err != nil {
@@ -389,7 +391,13 @@ func (o *merging) stays(by *merge.Part, gone []byte, options pool.Options) error
 func (o *merging) merge(ctx context.Context, files, without []string,
 	options pool.Options) (p *merge.Part, bad []error, err error) {
 	m := merge.Merger{Want: o.want, Trust: o.trust, Check: o.checker(options.CorpusMoments)}
-	by, err := o.judges(ctx, &m, options)
+	var workers *identity.Roster
+	if o.workers != "" {
+		if workers, err = identity.LoadRoster(o.workers); err != nil {
+			return nil, nil, err
+		}
+	}
+	by, err := o.judges(ctx, &m, workers, options)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -397,12 +405,6 @@ func (o *merging) merge(ctx context.Context, files, without []string,
 		if strings.HasSuffix(name, ".sum") || pool.IsPrivate(name) {
 			return nil, nil, fmt.Errorf("%s: it is of a private round, whose messages the "+
 				"round's own server adds up (fmp pool)", name)
-		}
-	}
-	var workers *identity.Roster
-	if o.workers != "" {
-		if workers, err = identity.LoadRoster(o.workers); err != nil {
-			return nil, nil, err
 		}
 	}
 	gone := make([][]byte, len(without))

@@ -107,6 +107,8 @@ func TestMerge(t *testing.T) {
 		"(--client-graph)":      "merge -o OUT unknown.upload --trust",
 		"not valid":             "pool signed.part forged.part --signed-by workers.txt -o OUT",
 		"no signature":          "merge -o OUT signed.part left.part --signed-by workers.txt",
+		"forged.part: part: it": "merge -o OUT 1.upload --against forged.part --signed-by workers.txt",
+		"reading part: open":    "merge -o OUT 1.upload --against missing.part --signed-by workers.txt",
 		"reading roster":        "merge -o OUT signed.part --signed-by missing.txt",
 		"reading key":           "merge -o OUT signed.part --key missing.key",
 		"bad.upload":            "merge -o OUT bad.upload 1.upload",
