@@ -174,15 +174,20 @@ func (o *poolSums) take() (release func(), err error) {
 }
 
 // fit moves uploads that the client graph makes of no images to the bad ones: once they
-// are in a sum, nobody tells whose they were. Those that are taken out are the ones
-// that were added, as they are.
+// are in a sum, nobody tells whose they were. So it does with another upload of a client that the
+// state has. Those that are taken out are the ones that were added, as they are.
 func (o *poolRun) fit(uploads []pool.Upload, bad []error,
 	corpus *discriminant.Client) (good []pool.Upload, _ []error) {
 	by := merging{graph: o.graph, manifest: o.manifest, trust: true}
 	check := by.checker(corpus)
 	for _, u := range uploads {
 		if !slices.Contains(o.without, u.Client) {
-			if err := check(u.Upload); err != nil {
+			err := check(u.Upload)
+			if in, ok := o.inState(u.Client); err == nil && ok && in.Upload != u.Digest {
+				err = fmt.Errorf("it is in already, by the upload %.12s: take that out first, with "+
+					"--without and the file that was added", in.Upload)
+			}
+			if err != nil {
 				bad = append(bad, fmt.Errorf("%s: of client %q: %w", u.Path, u.Client, err))
 				continue
 			}
@@ -190,6 +195,14 @@ func (o *poolRun) fit(uploads []pool.Upload, bad []error,
 		good = append(good, u)
 	}
 	return good, bad
+}
+
+// inState returns the client of a name in the state, before the run's uploads.
+func (o *poolSums) inState(client string) (in stats.Client, ok bool) {
+	if o.sums == nil {
+		return in, false
+	}
+	return o.sums.Client(client)
 }
 
 // withdrawn refuses a corpus or an anchor of a client that withdraws, and prepares the record:

@@ -661,6 +661,17 @@ func TestStateUnfit(t *testing.T) {
 	if !bytes.Equal(late, all) {
 		t.Error("an upload that is left out leaves a trace, or takes others with it")
 	}
+	other := decoded(t, r.uploads[0])
+	other.Points.W[0]++
+	other.N++
+	must.Do(t, os.WriteFile(r.path("other"), must.Get(other.Encode())(t), 0o600))
+	r.pool("one.onnx", "--state", r.path("one.state"), r.uploads[0], r.uploads[1])
+	refused(t, exitUsage, "--without and the file that was added", r.args("--state", r.path("one.state"), r.path("other"),
+		r.uploads[2], "-o", r.path("none.onnx"))...)
+	if late := r.pool("late.onnx", "--state", r.path("one.state"), "--on-bad", "skip", r.path("other"),
+		r.uploads[2]); !bytes.Equal(late, all) {
+		t.Error("a client that sends again keeps a late one out of a state")
+	}
 	s := must.Get(stats.Decode(r.read("s.state"), federate.Expect{}))(t)
 	must.Do(t, s.Add(decoded(t, far), models.DigestBytes(r.read("far.upload"))))
 	must.Do(t, os.WriteFile(state, must.Get(s.Encode())(t), 0o600))
