@@ -38,7 +38,7 @@ func (r *reading) bind(f *pflag.FlagSet, command, skipping string) {
 	f.IntVar(&r.pixels, "max-pixels", imagefile.MaxPixels,
 		"largest image that is decoded, in pixels; each takes 2 to 8 bytes")
 	f.StringVar(&r.onBad, "on-bad", "fail",
-		"what to do about images that cannot be read: "+skipping+"; all are named")
+		"what to do about images that cannot be used: "+skipping+"; all are named")
 	f.BoolVar(&r.byNumber, imagefile.ByNumberFlag, false, imagefile.ByNumberHelp)
 	signerFlags(f)
 }

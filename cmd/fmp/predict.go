@@ -44,7 +44,7 @@ func (f *imageFlags) bind(cmd *cobra.Command) {
 	fl.IntVar(&f.limit, "max-pixels", imagefile.MaxPixels,
 		"largest image that is decoded, in pixels")
 	fl.StringVar(&f.onBad, "on-bad", "fail",
-		"what to do about images that cannot be read: fail or skip; all are named")
+		"what to do about images that cannot be used: fail or skip; all are named")
 	fl.BoolVar(&f.byNumber, imagefile.ByNumberFlag, false, imagefile.ByNumberHelp)
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 
 	"fmp/featurize/imagefile"
 	"fmp/models"
@@ -19,8 +18,8 @@ const adaptBatch = 64
 // Adapt makes the classifier that of an owner who took no part in the round, given images of its
 // camera; labels are not read. The shift that the images have in common (models.ShiftOutput) is
 // left out of the images that are classified from then on. It returns the number of images, and
-// those that cannot be read as Images does. It is an error where the classifier has no shift, and
-// it is as it was then.
+// the bad ones as Images does. It is an error where the classifier has no shift, and it is as it
+// was then.
 func (c *Classifier) Adapt(ctx context.Context, src imagefile.Source,
 	skip bool) (n int, bad []error, err error) {
 	if c.TakesRows() {
@@ -32,17 +31,28 @@ func (c *Classifier) Adapt(ctx context.Context, src imagefile.Source,
 		return 0, nil, err
 	}
 	defer a.session.Close()
+	var unclear []error
 	bad, err = imagefile.Read(ctx, src, c.Fit, adaptBatch, skip,
 		func(pixels []uint8, items []imagefile.Item) error {
-			return a.add("images", onnx.NewTensor(pixels, len(items), c.Fit.H, c.Fit.W, c.Fit.Ch))
+			places, err := add(a, "images", pixels, c.Fit.H, c.Fit.W, c.Fit.Ch)
+			for _, i := range places {
+				unclear = append(unclear, c.unclear(items[i].Name))
+			}
+			return err
 		})
+	bad = append(bad, unclear...)
 	if err != nil || len(bad) > 0 && !skip {
 		return a.n, bad, err
+	}
+	if a.n == 0 && len(bad) > 0 {
+		return 0, bad, fmt.Errorf("adapting the classifier: none of the images can be used: %w",
+			errors.Join(bad...))
 	}
 	return a.n, bad, a.finish()
 }
 
-// AdaptRows is Adapt for feature rows, [n, dx] of float32.
+// AdaptRows is Adapt for feature rows, [n, dx] of float32. Rows whose shift is not finite are an
+// error.
 func (c *Classifier) AdaptRows(ctx context.Context, rows *onnx.Tensor) error {
 	dx := c.Manifest.Dx
 	if !c.TakesRows() || len(rows.Shape) != 2 || rows.Shape[1] != dx || rows.F32() == nil {
@@ -54,15 +64,22 @@ func (c *Classifier) AdaptRows(ctx context.Context, rows *onnx.Tensor) error {
 		return err
 	}
 	defer a.session.Close()
+	var bad []error
 	for from := 0; from < rows.Shape[0]; from += adaptBatch {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		to := min(from+adaptBatch, rows.Shape[0])
-		if err := a.add("features", onnx.NewTensor(rows.F32()[from*dx:to*dx], to-from,
-			dx)); err != nil {
+		places, err := add(a, "features", rows.F32()[from*dx:to*dx], dx)
+		if err != nil {
 			return err
 		}
+		for _, i := range places {
+			bad = append(bad, c.unclear(fmt.Sprint(from+i)))
+		}
+	}
+	if len(bad) > 0 {
+		return errors.Join(bad...)
 	}
 	return a.finish()
 }
@@ -89,25 +106,63 @@ func (c *Classifier) adapting() (*adaptation, error) {
 	return &adaptation{c: c, session: s}, err
 }
 
-func (a *adaptation) add(input string, x *onnx.Tensor) error {
-	out, err := engine.Eval(a.session, map[string]*onnx.Tensor{input: x}, models.ShiftOutput)
-	if err != nil {
-		return err
+// add adds the shift of a batch of images or feature rows of a shape. Where it is not finite, it is
+// that of those that have a finite shift alone, and add returns the places of the others.
+func add[T uint8 | float32](a *adaptation, input string, batch []T,
+	shape ...int) (unclear []int, err error) {
+	size := 1
+	for _, d := range shape {
+		size *= d
 	}
-	// The output is the mean shift of the batch: its images count alike.
-	n, shift := x.Shape[0], out[models.ShiftOutput].F32()
+	shift, err := shiftOf(a, input, batch, size, shape)
+	if err == nil && !finite(shift) {
+		var kept []T
+		for i := range len(batch) / size {
+			one := batch[i*size : (i+1)*size]
+			if shift, err = shiftOf(a, input, one, size, shape); err != nil {
+				return nil, err
+			}
+			if finite(shift) {
+				kept = append(kept, one...)
+			} else {
+				unclear = append(unclear, i)
+			}
+		}
+		if batch = kept; len(batch) > 0 {
+			shift, err = shiftOf(a, input, batch, size, shape)
+		}
+	}
+	switch {
+	case err != nil || len(batch) == 0:
+		return unclear, err
+	case !finite(shift):
+		return nil, fmt.Errorf("adapting the classifier: %s of %d images is not finite, and that "+
+			"of each alone is; check that the file is whole", models.ShiftOutput, len(batch)/size)
+	}
 	if a.sum == nil {
 		a.sum = make([]float64, len(shift))
 	}
+	if len(shift) != len(a.sum) {
+		return nil, fmt.Errorf("adapting the classifier: %s has %d numbers, and %d before; check "+
+			"that the file is whole", models.ShiftOutput, len(shift), len(a.sum))
+	}
+	n := len(batch) / size
 	for j, v := range shift {
-		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) || len(shift) != len(a.sum) {
-			return fmt.Errorf("adapting the classifier: %s is %v at place %d; check that the "+
-				"file is whole", models.ShiftOutput, v, j)
-		}
 		a.sum[j] += float64(n) * float64(v)
 	}
 	a.n += n
-	return nil
+	return unclear, nil
+}
+
+// shiftOf returns the mean shift of a batch, in which images count alike.
+func shiftOf[T uint8 | float32](a *adaptation, input string, batch []T, size int,
+	shape []int) ([]float32, error) {
+	x := onnx.NewTensor(batch, append([]int{len(batch) / size}, shape...)...)
+	out, err := engine.Eval(a.session, map[string]*onnx.Tensor{input: x}, models.ShiftOutput)
+	if err != nil {
+		return nil, err
+	}
+	return out[models.ShiftOutput].F32(), nil
 }
 
 // finish loads the classifier anew, with the mean shift.

@@ -250,11 +250,16 @@ type Prediction struct {
 func (p *Prediction) finite() bool {
 	for _, row := range [][]float32{p.Probabilities, p.Scored, p.Samples, p.Low, p.High,
 		{p.Entropy, p.MutualInformation}} {
-		if slices.ContainsFunc(row, func(v float32) bool { return v-v != 0 }) {
+		if !finite(row) {
 			return false
 		}
 	}
 	return true
+}
+
+// finite reports whether all numbers are.
+func finite(x []float32) bool {
+	return !slices.ContainsFunc(x, func(v float32) bool { return v-v != 0 })
 }
 
 // Top returns the two most probable classes, of equals the one of lower number. It costs O(C), and
@@ -382,14 +387,20 @@ func (c *Classifier) run(in *onnx.Tensor, input string, items []imagefile.Item,
 			continue
 		}
 		imagefile.LeaveOut(src, p.Item)
-		kind := ""
-		if c.TakesRows() {
-			kind = "feature row "
-		}
-		bad = append(bad, &imagefile.BadImage{Err: fmt.Errorf("%s%s: no finite probabilities: the "+
-			"extractor's features are NaN or too large", kind, p.Name)})
+		bad = append(bad, c.unclear(p.Name))
 	}
 	return good, bad, nil
+}
+
+// unclear returns the error of an image or feature row, by its name, of which the classifier makes
+// numbers that are not finite.
+func (c *Classifier) unclear(name string) error {
+	kind := ""
+	if c.TakesRows() {
+		kind = "feature row "
+	}
+	return &imagefile.BadImage{Err: fmt.Errorf("%s%s: no finite probabilities: the extractor's "+
+		"features are NaN or too large", kind, name)}
 }
 
 // predict returns the predictions of images, without probabilities where a number is not finite.

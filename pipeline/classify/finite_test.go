@@ -6,6 +6,7 @@ import (
 	"image"
 	"image/color"
 	"image/png"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +19,22 @@ import (
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/must"
 )
+
+// levels returns images of one pixel each.
+func levels(t *testing.T, c *Classifier, of []uint8) imagefile.Source {
+	var paths []string
+	for i := range of {
+		paths = append(paths, fmt.Sprint(i, ".png"))
+	}
+	src, _ := must.Get2(imagefile.OpenFiles(paths, func(path string) ([]byte, error) {
+		im := image.NewGray(image.Rect(0, 0, 1, 1))
+		im.SetGray(0, 0, color.Gray{Y: of[path[0]-'0']})
+		var data bytes.Buffer
+		err := png.Encode(&data, im)
+		return data.Bytes(), err
+	}, imagefile.Options{Fit: c.Fit, Optional: true, MaxItems: 9}))(t)
+	return src
+}
 
 // TestNotFinite: images of which the extractor's features are not finite are bad ones, all of them
 // named, and others are classified.
@@ -42,17 +59,8 @@ func TestNotFinite(t *testing.T) {
 		{levels: []uint8{10, 20, 200, 252}, done: []string{"0", "1"}, bad: []string{"2", "3"}},
 		{levels: []uint8{251, 252}, skip: true, bad: []string{"0", "1"}, fails: true},
 	} {
-		var paths, done, bad []string
-		for i := range v.levels {
-			paths = append(paths, fmt.Sprint(i, ".png"))
-		}
-		src, _ := must.Get2(imagefile.OpenFiles(paths, func(path string) ([]byte, error) {
-			im := image.NewGray(image.Rect(0, 0, 1, 1))
-			im.SetGray(0, 0, color.Gray{Y: v.levels[path[0]-'0']})
-			var data bytes.Buffer
-			err := png.Encode(&data, im)
-			return data.Bytes(), err
-		}, imagefile.Options{Fit: c.Fit, Optional: true, MaxItems: 9}))(t)
+		var done, bad []string
+		src := levels(t, c, v.levels)
 		left, err := c.Images(t.Context(), src, v.skip, func(ps []Prediction) error {
 			for i := range ps {
 				done = append(done, strings.TrimSuffix(ps[i].Name, ".png"))
@@ -71,4 +79,58 @@ func TestNotFinite(t *testing.T) {
 				v.done, v.bad)
 		}
 	}
+}
+
+// TestAdaptNotFinite: images of which the shift is not finite are bad ones, all of them named, and
+// the shift is that of the others.
+func TestAdaptNotFinite(t *testing.T) {
+	shifting := func(rows bool) *Classifier {
+		b := build.New("classifier")
+		var x build.Ref
+		if rows {
+			x = b.Input("features", onnx.Float32, "n", 1)
+		} else {
+			x = b.Reshape(b.Cast(b.Input("images", onnx.Uint8, "n", 1, 1, 1), onnx.Float32), 0, 1)
+		}
+		x = b.Log(b.Sub(b.F32(200), x)) // NaN above 200
+		moved := b.Sub(x, b.Optional(models.ShiftInput, onnx.ZerosF32(1)))
+		b.Output("probabilities", b.Softmax(b.Concat(1, moved, x), 1))
+		b.Output(models.ShiftOutput, b.ReduceMean(x, false, 0))
+		m := must.Get(b.Model())(t)
+		return must.Get(New(must.Get(pure.New(engine.Options{Threads: 1}))(t), m, models.Manifest{
+			Kind: models.KindClassifier, C: 2, Dx: 1}))(t)
+	}
+	const words = "no finite probabilities"
+	for name, v := range map[string]struct {
+		levels []uint8
+		skip   bool
+		n      int
+		shift  float64
+		bad    string
+		fails  string
+	}{
+		"finite":       {levels: []uint8{100, 150}, n: 2, shift: (math.Log(100) + math.Log(50)) / 2},
+		"skipped":      {levels: []uint8{100, 250, 150, 251}, skip: true, n: 2, bad: "13", shift: (math.Log(100) + math.Log(50)) / 2},
+		"named":        {levels: []uint8{100, 250, 150, 251}, n: 2, bad: "13"},
+		"none is left": {levels: []uint8{250, 251}, skip: true, bad: "01", fails: "none of the images can be used"},
+	} {
+		c := shifting(false)
+		n, bad, err := c.Adapt(t.Context(), levels(t, c, v.levels), v.skip)
+		var names string
+		for _, err := range bad {
+			must.Fail(err)(t, words, name)
+			names += err.Error()[:1]
+		}
+		if n != v.n || names != v.bad || (v.fails == "") != (err == nil) ||
+			err != nil && !strings.Contains(err.Error(), v.fails) {
+			t.Errorf("%s: %d images, bad %q, %v; want %d and %q", name, n, names, err, v.n, v.bad)
+		}
+		if (c.Shift() != nil) != (v.shift != 0) || v.shift != 0 && math.Abs(c.Shift().At(0)-v.shift) > 1e-5 {
+			t.Errorf("%s: shift %v, want %v", name, c.Shift(), v.shift)
+		}
+	}
+	c := shifting(true)
+	must.Fail(c.AdaptRows(t.Context(), onnx.NewTensor([]float32{100, 250, 150}, 3, 1)))(t,
+		"feature row 1: "+words, "a row without a finite shift")
+	must.Do(t, c.AdaptRows(t.Context(), onnx.NewTensor([]float32{100, 150}, 2, 1)))
 }

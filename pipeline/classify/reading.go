@@ -16,7 +16,7 @@ import (
 type Reading struct {
 	Log    io.Writer // is told which files and images are left out
 	Prefix string    // begins its lines: "fmp predict: "
-	Skip   bool      // leaves images out that cannot be read; else they are an error
+	Skip   bool      // leaves images out that cannot be used; else they are an error
 }
 
 // open opens the images of a path, and says which files beside them are left out.
@@ -44,9 +44,7 @@ func (r Reading) Images(ctx context.Context, c *Classifier, path string, o image
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, b := range bad {
-		fmt.Fprintf(r.Log, "%sleft out: %v\n", r.Prefix, b)
-	}
+	r.leftOut(bad)
 	mapped = imagefile.MappingOf(src)
 	if o.Optional {
 		mapped = slices.DeleteFunc(mapped,
@@ -68,7 +66,17 @@ func (r Reading) Adapt(ctx context.Context, c *Classifier, path string,
 	if err == nil && !r.Skip {
 		err = imagefile.Unread(bad)
 	}
+	if err == nil {
+		r.leftOut(bad)
+	}
 	return n, err
+}
+
+// leftOut names images that are left out.
+func (r Reading) leftOut(bad []error) {
+	for _, b := range bad {
+		fmt.Fprintf(r.Log, "%sleft out: %v\n", r.Prefix, b)
+	}
 }
 
 // LoadRows reads feature rows from a .npy file of most bytes at most, those that of takes:
