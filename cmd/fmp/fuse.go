@@ -217,9 +217,6 @@ func (o *fuseRun) run(cmd *cobra.Command, s *resolver) error {
 		return usageErrorf("--upload is %q; allowed are %s, %s, %s, %s and %s", o.upload,
 			uploadMoments, uploadClassMeans, uploadCoordinates, uploadPoints, uploadPrivate)
 	}
-	if err := o.settings.Extractor.CheckKappa(); err != nil {
-		return usageError(err)
-	}
 	eng, err := openEngine(cmd.Context(), o.settings.Engine, 1, cmd.ErrOrStderr())
 	if err != nil {
 		return err

@@ -419,8 +419,8 @@ func ParseResize(s string) (Resize, error) {
 	case crop, r == Stretch, r == Pad:
 		return r, nil
 	}
-	return "", fmt.Errorf("resize is %q; allowed are %s, %s (or a share of it, %[3]s:0.875) and %s",
-		s, Stretch, Crop, Pad)
+	return "", fmt.Errorf("resize is %q; allowed are %s, %s, %[3]s:SHARE (a share of it above 0 and "+
+		"at most 1, %[3]s:0.875 say) and %s", s, Stretch, Crop, Pad)
 }
 
 // Fit is the shape that images are brought to, and how: the single conversion from a picture to a

@@ -10,7 +10,7 @@
 //	allowed     the allowed values, for a list those of each element: alternatives separated by |,
 //	            each a name, a range LOW..HIGH or LOW..<HIGH, a word in capitals for any text, or @LIST
 //	            for the names of a list; without the tag, any value
-//	check       "no" where the value is checked by its reader
+//	check       "no" where the value is checked by its group ([Checker]) or its reader
 //	doc         the description; {what} in it is replaced by the values that suit each data set
 //
 // Package settings has the groups that several commands read; a command's own struct holds those
@@ -61,6 +61,11 @@ type Lister interface {
 	Lists() map[string]func() []string
 }
 
+// Checker is a group of settings, by value, with rules that tags do not say.
+type Checker interface {
+	CheckGroup() error
+}
+
 // datasetDefaults holds the values of {NAME} in the tag doc: a setting that suits each data set.
 var datasetDefaults = map[string]func(assets.DatasetDefaults) string{
 	"classes": func(s assets.DatasetDefaults) string { return cmp.Or(s.Classes, "all") },
@@ -97,11 +102,22 @@ func Keys[T any]() []string {
 	return out
 }
 
-// Check returns the faults of each setting by itself.
+// Check returns the faults of each setting by itself, and those of its groups.
 func Check(config any) []error {
 	var errs []error
 	for _, s := range List(config) {
 		errs = append(errs, s.Check()...)
+	}
+	v := reflect.ValueOf(config).Elem()
+	for i := range v.NumField() {
+		if !v.Type().Field(i).IsExported() {
+			continue
+		}
+		if group, ok := v.Field(i).Interface().(Checker); ok {
+			if err := group.CheckGroup(); err != nil {
+				errs = append(errs, err)
+			}
+		}
 	}
 	return errs
 }

@@ -3,11 +3,13 @@
 package settings
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 
 	"fmp/featurize/dataset"
 	"fmp/featurize/extractor"
+	"fmp/featurize/imagefile"
 	"fmp/pipeline/option"
 	"fmp/pipeline/privacy"
 )
@@ -57,11 +59,10 @@ type Extractor struct {
 	Preset   string    `yaml:"preset,omitempty" json:"preset,omitempty" default:"" allowed:"|@presets" doc:"preprocessing of a family of models: fills in mean, std, scale, channels and resize"`
 	Scale    string    `yaml:"scale,omitempty" json:"scale,omitempty" default:"" allowed:"|0-1|0-255" doc:"pixels that mean and std belong to; empty means 0-1"`
 	Channels string    `yaml:"channels,omitempty" json:"channels,omitempty" default:"" allowed:"|rgb|bgr" doc:"order of channels that the model takes; empty means rgb"`
-	Resize   string    `yaml:"resize,omitempty" json:"resize,omitempty" default:"" allowed:"|stretch|crop|crop:0.875|pad" doc:"how images of another shape are brought to the model's; crop:0.875 takes that share of the largest central part; empty means the preset's, or stretch"`
+	Resize   string    `yaml:"resize,omitempty" json:"resize,omitempty" default:"" allowed:"|stretch|crop|crop:SHARE|pad" check:"no" doc:"how images are brought to the model's shape; crop takes the largest central part, and crop:0.875 that share of it, also of images of that shape; empty means the preset's, or stretch"`
 	Layout   string    `yaml:"layout" json:"layout" default:"auto" allowed:"auto|nchw|nhwc" doc:"layout of the model's input; auto reads it from its shape"`
 	Output   string    `yaml:"output" json:"output" default:"" doc:"output, or value or layer inside the model, that gives the features; empty where it is clear"`
-	// Kappa is read through [Extractor.CheckKappa].
-	Kappa []float64 `yaml:"kappa,flow" json:"kappa,omitempty" default:"" allowed:"1e-3..100" doc:"uploads of moments: temperature in units of the classes' separation, which belongs to the extractor, and the standard deviation of its logarithm (fmp fuse learns both from labelled images); empty means that nothing is known"`
+	Kappa    []float64 `yaml:"kappa,flow" json:"kappa,omitempty" default:"" allowed:"1e-3..100" doc:"uploads of moments: temperature in units of the classes' separation, which belongs to the extractor, and the standard deviation of its logarithm (fmp fuse learns both from labelled images); empty means that nothing is known"`
 }
 
 // Lists names the families of models.
@@ -69,11 +70,15 @@ func (*Extractor) Lists() map[string]func() []string {
 	return map[string]func() []string{"presets": extractor.PresetNames}
 }
 
-// CheckKappa returns an error unless kappa is empty, or a median and a deviation.
-func (x Extractor) CheckKappa() error {
+// CheckGroup returns an error unless kappa is empty, or a median and a deviation, and resize is a
+// way to resize.
+func (x Extractor) CheckGroup() error {
 	if n := len(x.Kappa); n != 0 && n != 2 {
 		return option.Violation("extractor.kappa", x.Kappa, "a median and a deviation, or nothing",
 			"pass --kappa 0.7,0.15, say")
+	}
+	if _, err := imagefile.ParseResize(x.Resize); err != nil {
+		return fmt.Errorf("setting extractor.%w: pass --resize crop:0.9, say", err)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -49,5 +50,32 @@ func TestOwnStruct(t *testing.T) {
 	if keys := option.FillDefaults(&c, "cifar100"); !slices.Equal(keys, []string{"dataset.classes"}) ||
 		c.Dataset.Classes != "20" || c.ERM.L2 != 7 {
 		t.Errorf("suited %q: %+v", keys, c)
+	}
+}
+
+// TestExtractorGroup: the rules of a group are checked wherever a struct has it. Any share of an
+// image may be cropped, as in a side-car.
+func TestExtractorGroup(t *testing.T) {
+	type command struct {
+		Extractor Extractor `yaml:"extractor"`
+	}
+	for _, v := range []struct {
+		change func(*Extractor)
+		want   string
+	}{
+		{func(x *Extractor) {}, ""},
+		{func(x *Extractor) { x.Resize = "crop:0.9" }, ""},
+		{func(x *Extractor) { x.Resize = "crop:1.5" }, "setting extractor.resize is \"crop:1.5\""},
+		{func(x *Extractor) { x.Resize = "crop:SHARE" }, "above 0 and at most 1"},
+		{func(x *Extractor) { x.Resize = "squash" }, "pass --resize crop:0.9, say"},
+		{func(x *Extractor) { x.Kappa = []float64{0.7} }, "pass --kappa 0.7,0.15, say"},
+		{func(x *Extractor) { x.Kappa = []float64{0.7, 0.1} }, ""},
+	} {
+		c := option.Default[command]()
+		v.change(&c.Extractor)
+		if err := errors.Join(option.Check(&c)...); (err != nil) != (v.want != "") ||
+			err != nil && !strings.Contains(err.Error(), v.want) {
+			t.Errorf("%+v: %v; want %q", c.Extractor, err, v.want)
+		}
 	}
 }

@@ -166,9 +166,6 @@ func (c *Config) Validate() error {
 			fmt.Sprintf("%v and %v", c.Extractor.Mean, c.Extractor.Std),
 			"both empty, or one number a channel in each", "give both")
 	}
-	if err := c.Extractor.CheckKappa(); err != nil {
-		errs = append(errs, err)
-	}
 	if c.Federation.Partition != "homogeneous" && len(c.Federation.Alpha) == 0 {
 		fail("federation.alpha", "[]", "one number or more", "pass --alpha 0.1, say")
 	}
