@@ -28,7 +28,7 @@ type fused struct {
 	Digest string `json:"digest"`
 	Bytes  int    `json:"bytes"`
 	Image  []int  `json:"image"` // height, width, channels
-	// how images of another shape are brought there: stretch, crop, crop:SHARE or pad
+	// how images are brought there: stretch, crop, crop:SHARE or pad
 	Resize string `json:"resize"`
 	// Mean and Std of pixels of 0 to 1, in the extractor's order of channels; none where it is fed
 	// 0 to 255. BGR says that it takes blue first.
@@ -69,17 +69,17 @@ const maxCut = 4
 // pixels returns how the extractor is fed, in words. Mean and deviation are of pixels scaled to
 // 0..1.
 func (f front) pixels() string {
-	switch {
-	case f.Raw:
-		return "as they are"
-	case slices.Max(f.Mean) == 0 && slices.Min(f.Mean) == 0 && slices.Max(f.Std) == 1 &&
-		slices.Min(f.Std) == 1:
-		return "divided by 255, without mean and deviation (--preset NAME if the model was " +
-			"trained with others)"
-	}
 	order := ""
 	if f.BGR {
 		order = ", blue first"
+	}
+	switch {
+	case f.Raw:
+		return "as they are" + order
+	case slices.Max(f.Mean) == 0 && slices.Min(f.Mean) == 0 && slices.Max(f.Std) == 1 &&
+		slices.Min(f.Std) == 1:
+		return "divided by 255" + order + ", without mean and deviation (--preset NAME if the " +
+			"model was trained with others)"
 	}
 	return fmt.Sprintf("(pixel/255 - %.4g) / %.4g%s", f.Mean, f.Std, order)
 }
@@ -101,9 +101,13 @@ func (f front) print(dx int) string {
 	if f.layer.Over != "" {
 		why += ", " + f.layer.Over
 	}
-	return fmt.Sprintf("resize:       %s, for images of another shape\n"+
+	resize := cmp.Or(f.Resize, string(imagefile.Stretch))
+	if share, _ := models.CropShare(resize); share == 1 {
+		resize += ", for images of another shape"
+	}
+	return fmt.Sprintf("resize:       %s\n"+
 		"pixels:       %s\nfeatures:     %d of %q, %s\ncut off:      %s (--layer NAME takes the "+
-		"features of another layer)\n", cmp.Or(f.Resize, string(imagefile.Stretch)), f.pixels(), dx,
+		"features of another layer)\n", resize, f.pixels(), dx,
 		f.layer.Value, why, cut)
 }
 

@@ -307,6 +307,12 @@ func TestFuseSaysWhatIsCut(t *testing.T) {
 			t.Errorf("%s: printed %q", preset, text)
 		}
 	}
+	if text, _ := ran(t, fuse("--extractor.channels", "bgr")...); !strings.Contains(text, "by 255, blue first, without") {
+		t.Errorf("channels bgr: printed %q", text)
+	}
+	if text, _ := ran(t, fuse("--resize", "crop:0.9")...); !strings.Contains(text, "resize:       crop:0.9\n") {
+		t.Errorf("a share that is cropped: printed %q", text)
+	}
 	refused(t, exitUsage, "no such value", fuse("--layer", "layer-2")...)
 }
 
