@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"image"
 	"io"
 	"strings"
@@ -96,22 +97,49 @@ func tiffOrientation(d []byte) orientation {
 	return upright
 }
 
+// Tags of a TIFF's directory (TIFF 6.0, section 8).
+const tiffPhotometric, tiffFillOrder, tiffSamples, tiffPlanar, tiffExtra = 0x0106, 0x010a, 0x0115,
+	0x011c, 0x0152
+
 // tiffBits makes up for bits that golang.org/x/image 0.47 reads otherwise than a TIFF file says.
 // Faxes (compression by CCITT's groups 3 or 4) whose 0 is black are negatives to it: runs of white
-// are 0 there too (TIFF 6.0, section 11). In faxes alone it knows bytes whose first bit is the
-// lowest.
-func tiffBits(im image.Image, data []byte) error {
-	const photometric, blackIsZero, fillOrder, lowestFirst = 0x0106, 1, 0x010a, 2
+// are 0 there too (TIFF 6.0, section 11).
+func tiffBits(im image.Image, data []byte) {
+	const blackIsZero = 1
 	d := directory(bytes.NewReader(data))
 	c, _ := tiffNumber(d, tiffCompression)
-	zero, _ := tiffNumber(d, photometric)
-	order, _ := tiffNumber(d, fillOrder)
-	if fax := isFax(c); !fax && order == lowestFirst {
-		return errors.New("the bits of its bytes are in reverse (FillOrder 2): save it anew")
-	} else if of, ok := im.(*image.Gray); ok && fax && zero == blackIsZero {
+	zero, _ := tiffNumber(d, tiffPhotometric)
+	if of, ok := im.(*image.Gray); ok && isFax(c) && zero == blackIsZero {
 		for i, v := range of.Pix {
 			of.Pix[i] = ^v
 		}
+	}
+}
+
+// tiffFault returns an error for a first directory that says of its pixels something that
+// golang.org/x/image 0.47 reads wrongly, or refuses as a damaged file. In faxes alone it knows bytes
+// whose first bit is the lowest.
+func tiffFault(d []byte) error {
+	const lowestFirst, planes, rgb, associated, unassociated = 2, 2, 2, 1, 2
+	c, _ := tiffNumber(d, tiffCompression)
+	order, _ := tiffNumber(d, tiffFillOrder)
+	planar, _ := tiffNumber(d, tiffPlanar)
+	samples, _ := tiffNumber(d, tiffSamples)
+	extra, _ := tiffNumber(d, tiffExtra)
+	colour, _ := tiffNumber(d, tiffPhotometric)
+	alpha := samples == 4 && (extra == associated || extra == unassociated)
+	switch {
+	case beginsWithPreview(d):
+		return errors.New("a camera raw file, or a TIFF that begins with a preview, which is " +
+			"not read: save it as JPEG or PNG")
+	case !isFax(c) && order == lowestFirst:
+		return errors.New("the bits of its bytes are in reverse (FillOrder 2): save it anew")
+	case planar == planes && samples > 1:
+		return errors.New("a TIFF with a plane for each channel (PlanarConfiguration 2), which " +
+			"is not read: save it as PNG")
+	case colour == rgb && samples > 3 && !alpha:
+		return fmt.Errorf("a TIFF with %d channels, the further ones not said to be one of alpha "+
+			"(ExtraSamples 1 or 2), which is not read: save it as PNG", samples)
 	}
 	return nil
 }

@@ -57,6 +57,7 @@ var (
 		{"%PDF", "PDF"},
 		{"qoif", "QOI"},
 		{"\x76\x2f\x31\x01", "OpenEXR"}, {"II\xbc\x01", "JPEG XR"},
+		{"II+\x00", "BigTIFF"}, {"MM\x00+", "BigTIFF"},
 	}
 )
 

@@ -86,12 +86,16 @@ func header(r io.ReaderAt, pixels int) (h Info, err error) {
 	format := formatOf(at(r, 0, 16))
 	if slices.Contains(heif, format) {
 		h = heifHeader(r)
-	} else if err := h.read(r, &format); err != nil {
-		return h, unread(at(r, 0, headBytes), err)
+	} else {
+		err = h.read(r, &format)
 	}
-	if format == "tiff" && beginsWithPreview(directory(r)) {
-		return h, errors.New("a camera raw file, or a TIFF that begins with a preview, which is " +
-			"not read: save it as JPEG or PNG")
+	if format == "tiff" {
+		if fault := tiffFault(directory(r)); fault != nil {
+			return h, fault
+		}
+	}
+	if err != nil {
+		return h, unread(at(r, 0, headBytes), err)
 	}
 	c := h.Config
 	if c.Width < 1 || c.Height < 1 || c.Width > MaxSide || c.Height > MaxSide ||
@@ -335,7 +339,7 @@ func decodeOther(ctx context.Context, data []byte) (image.Image, error) {
 	case "webp":
 		fullRange(im)
 	case "tiff":
-		err = tiffBits(im, data)
+		tiffBits(im, data)
 	case "bmp":
 		if of, ok := im.(*image.NRGBA); ok &&
 			string(at(bytes.NewReader(data), 66, 4)) == "\x00\x00\x00\x00" {
@@ -350,7 +354,7 @@ func decodeOther(ctx context.Context, data []byte) (image.Image, error) {
 				int(binary.LittleEndian.Uint16(data[8:])))}
 		}
 	}
-	return im, err
+	return im, nil
 }
 
 // frame is the first frame of a GIF on its screen, which is transparent where the frame is not.

@@ -7,6 +7,7 @@ import (
 	"image/color"
 	"image/gif"
 	"slices"
+	"strings"
 	"testing"
 
 	"fmp/onnx/must"
@@ -40,6 +41,48 @@ func tiffOf(fillOrder byte, pixels ...byte) []byte {
 		d = append(d, t[0], 1, 3, 0, 1, 0, 0, 0, t[1], 0, 0, 0)
 	}
 	return append(d, 0, 0, 0, 0)
+}
+
+// TestUnreadTIFF: features of TIFF that are not read are named, with a remedy. The file is whole.
+func TestUnreadTIFF(t *testing.T) {
+	// an RGB TIFF of one pixel and some channels, of the given further tags
+	rgb := func(samples byte, further ...[2]byte) []byte {
+		tags := slices.Concat([][2]byte{{0, 1}, {1, 1}, {2, 8}, {3, 1}, {6, 2}, {17, 8}, {21, samples}, {22, 1},
+			{23, samples}}, further)
+		d := append([]byte("II*\x00\x08\x00\x00\x00"), byte(len(tags)), 0)
+		for _, v := range tags {
+			count, value := byte(1), []byte{v[1], 0, 0, 0}
+			if v[0] == 2 {
+				// each channel has 8 bits: the numbers lie behind the directory
+				count, value = samples, []byte{byte(8 + 2 + 12*len(tags) + 4), 0, 0, 0}
+			}
+			tag := []byte{v[0], 1}
+			d = append(append(d, append(tag, 3, 0, count, 0, 0, 0)...), value...)
+		}
+		d = append(d, 0, 0, 0, 0)
+		for range samples {
+			d = append(d, 8, 0)
+		}
+		return d
+	}
+	for name, c := range map[string]struct {
+		data []byte
+		want string // "" for an image that is read
+	}{
+		"RGB":             {rgb(3), ""},
+		"alpha":           {rgb(4, [2]byte{82, 2}), ""},
+		"planes":          {rgb(3, [2]byte{28, 2}), "(PlanarConfiguration 2), which is not read: save it as PNG"},
+		"one plane":       {rgb(3, [2]byte{28, 1}), ""},
+		"unsaid channel":  {rgb(4), "4 channels"},
+		"unknown channel": {rgb(4, [2]byte{82, 0}), "(ExtraSamples 1 or 2), which is not read: save it as PNG"},
+		"five channels":   {rgb(5, [2]byte{82, 1}), "5 channels"},
+		"BigTIFF":         {[]byte("II+\x00\x08\x00\x00\x00\x10\x00\x00\x00\x00\x00\x00\x00"), "a BigTIFF image, a format that is not read"},
+	} {
+		err := (Fit{H: 1, W: 1, Ch: 3}).Decode(t.Context(), c.data, make([]byte, 3))
+		if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v; want %q", name, err, c.want)
+		}
+	}
 }
 
 // gifOf returns a GIF of two pixels, of which its first frame has one, blue.
