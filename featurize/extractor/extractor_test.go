@@ -221,7 +221,7 @@ func TestSignatureErrors(t *testing.T) {
 		"two inputs":     {twoIn, Options{}, "p, q"},
 		"no such input":  {twoOut, Options{Output: "a", Input: "x"}, `"x"`},
 		"layout":         {twoOut, Options{Output: "a", Layout: "CHW"}, "auto, nchw and nhwc"},
-		"batch":          {twoOut, Options{Output: "a", Batch: 70000}, "65536"},
+		"batch":          {twoOut, Options{Output: "a", Batch: 70000}, "1 to 65536, or 0 for as many as 512 MB hold"},
 		"zero std":       {twoOut, Options{Output: "a", Std: []float64{0}}, "std"},
 		"NaN mean":       {twoOut, Options{Output: "a", Mean: []float64{math.NaN()}}, "mean"},
 		"two means":      {twoOut, Options{Output: "a", Mean: []float64{1, 2}}, "mean"},

@@ -36,7 +36,7 @@ func batchOf(h, w int) int { return max(1, min(DefaultBatch, batchMemory/(pixelM
 // file (see [Sidecar]), then from the model's manifest, then from the model's own inputs and
 // outputs.
 type Options struct {
-	// Batch is the number of images per call, 1 to 65536 (default as many as 512 MB hold,
+	// Batch is the number of images per call, 1 to 65536 (0: as many as 512 MB hold,
 	// [DefaultBatch] at most); a model with a fixed batch uses its own. Any other is tried on two
 	// images at once when it is loaded, small ones where it takes any size.
 	Batch int `yaml:"batch"`
@@ -51,8 +51,8 @@ type Options struct {
 	// Channels is "rgb" (default) or "bgr", for a model that takes blue first. Mean and Std are in
 	// the model's order.
 	Channels string `yaml:"channels"`
-	// Resize is how images of another shape are brought to the model's: "stretch" (default),
-	// "crop", a share of it ("crop:0.875") or "pad".
+	// Resize is how images are brought to the model's shape: "stretch" (default), "crop", a share
+	// of it ("crop:0.875", also of images of that shape) or "pad".
 	Resize string `yaml:"resize"`
 	// Preset names the preprocessing of a family of models ([Presets]); it supplies those
 	// of Mean, Std, Scale, Channels and Resize that are not set. A Scale without Mean
@@ -340,10 +340,10 @@ func fromManifest(f models.Manifest) Options {
 // check returns an error for an option that is out of its bounds.
 func (o Options) check() error {
 	if o.Batch < 0 || o.Batch > 65536 {
-		return fmt.Errorf("extractor.batch is %d; allowed are 1 to 65536", o.Batch)
+		return fmt.Errorf("extractor.batch is %d; allowed are 1 to 65536, or 0 for as many as 512 MB hold", o.Batch)
 	}
 	if o.Side < 0 || o.Side > maxInputSide {
-		return fmt.Errorf("side is %d; allowed are 1 to %d", o.Side, maxInputSide)
+		return fmt.Errorf("side is %d; allowed are 1 to %d, or 0 for none", o.Side, maxInputSide)
 	}
 	switch strings.ToUpper(o.Layout) {
 	case "", "AUTO", "NCHW", "NHWC":
