@@ -307,7 +307,7 @@ func TestFuseSaysWhatIsCut(t *testing.T) {
 			t.Errorf("%s: printed %q", preset, text)
 		}
 	}
-	if text, _ := ran(t, fuse("--extractor.channels", "bgr")...); !strings.Contains(text, "by 255, blue first, without") {
+	if text, _ := ran(t, fuse("--extractor.channels", "bgr")...); !strings.Contains(text, "by 255, blue first, ") {
 		t.Errorf("channels bgr: printed %q", text)
 	}
 	if text, _ := ran(t, fuse("--resize", "crop:0.9")...); !strings.Contains(text, "resize:       crop:0.9\n") {

@@ -101,6 +101,7 @@ func TestAdaptNotFinite(t *testing.T) {
 			Kind: models.KindClassifier, C: 2, Dx: 1}))(t)
 	}
 	const words = "no finite probabilities"
+	usual := (math.Log(100) + math.Log(50)) / 2
 	for name, v := range map[string]struct {
 		levels []uint8
 		skip   bool
@@ -109,8 +110,8 @@ func TestAdaptNotFinite(t *testing.T) {
 		bad    string
 		fails  string
 	}{
-		"finite":       {levels: []uint8{100, 150}, n: 2, shift: (math.Log(100) + math.Log(50)) / 2},
-		"skipped":      {levels: []uint8{100, 250, 150, 251}, skip: true, n: 2, bad: "13", shift: (math.Log(100) + math.Log(50)) / 2},
+		"finite":       {levels: []uint8{100, 150}, n: 2, shift: usual},
+		"skipped":      {levels: []uint8{100, 250, 150, 251}, skip: true, n: 2, bad: "13", shift: usual},
 		"named":        {levels: []uint8{100, 250, 150, 251}, n: 2, bad: "13"},
 		"none is left": {levels: []uint8{250, 251}, skip: true, bad: "01", fails: "none of the images can be used"},
 	} {
