@@ -331,7 +331,8 @@ func noGraph(bad []error) error {
 }
 
 // judges makes a merger judge by the uploads of the part in --against, which it returns; nil: there
-// is none. A worker signs it as any other part, since it says who is left out.
+// is none. The part is read within merge.MaxBytes, and must be of the wanted graph and round. A
+// worker signs it as any other part, since it says who is left out.
 func (o *merging) judges(ctx context.Context, m *merge.Merger, workers *identity.Roster,
 	options pool.Options) (*merge.Part, error) {
 	if o.against == "" {

@@ -17,9 +17,10 @@ func newResultsReproducedCommand() *cobra.Command {
 		Use:   "reproduced KEPT MADE",
 		Short: "Say whether a run that was made again has the figures of the kept one",
 		Long: `Compare two runs of the same settings, cell by cell: a cell is one method on one repeat. MADE may have
-fewer repeats and methods than KEPT. A cell is equal where every figure is, to the last bit, close
-where each differs by 1e-6 at most, and changed otherwise. Changed cells are listed, and end the
-command with exit code 1. Settings, models and data in which the runs differ are named.`,
+fewer repeats and methods than KEPT. A cell is equal where all that results.jsonl holds of it is, to
+the last bit, and close where each figure differs by 1e-6 at most, of figures above 1 relative to
+them. Other cells are changed: they are listed, and end the command with exit code 1. Settings,
+models and data in which the runs differ are named.`,
 		Example: `  fmp run --config runs/kept/config.yaml --seeds 1 --out runs/again
   fmp results reproduced runs/kept runs/again`,
 		Args: rangeArgs(2, 2, "KEPT and MADE"),
@@ -52,11 +53,11 @@ func printReproduced(w io.Writer, r *experiment.Reproduced) error {
 	fmt.Fprintf(&b, "%s: of %d cells %d equal, %d close, %d changed\n", r.Kept, r.Cells, r.Equal,
 		r.Near, len(r.Changed))
 	for _, c := range r.Changed {
-		columns := strings.Join(c.Columns, ", ")
-		if more := len(c.Columns) - 3; more > 0 {
-			columns = fmt.Sprintf("%s and %d more", strings.Join(c.Columns[:3], ", "), more)
+		figures := strings.Join(c.Figures, ", ")
+		if more := len(c.Figures) - 3; more > 0 {
+			figures = fmt.Sprintf("%s and %d more", strings.Join(c.Figures[:3], ", "), more)
 		}
-		fmt.Fprintf(&b, "  %s: NLL %.6f, was %.6f (%s)\n", c.Cell, c.MadeNLL, c.KeptNLL, columns)
+		fmt.Fprintf(&b, "  %s: NLL %.6f, was %.6f (%s)\n", c.Cell, c.MadeNLL, c.KeptNLL, figures)
 	}
 	if r.Reason != "" {
 		fmt.Fprintf(&b, "  the runs differ: %s\n", r.Reason)

@@ -51,11 +51,11 @@ type imageFile struct {
 const decodedAtOnce = 256 << 20
 
 // openFolder reads images sorted into one folder per class: train/CLASS/... and test/CLASS/..., or
-// CLASS/..., of which one in five becomes a test image. Images are ordered, and the test images
-// chosen, by a hash of class and file name, so that both stay the same when files are added. Images
-// are grey if all files are. They are resized to fit; where its size is 0 and theirs differ, to the
-// median height and width, at most 256, by Catmull-Rom interpolation; transparent pixels show
-// white. Where images cannot be read, the error names them all; with o.Skip they are left out, and
+// CLASS/..., of which one in five becomes a test image. The images of a class are
+// ordered, and its test images chosen, by a hash of class and file name: both stay the same when
+// files are added. Classes are spread evenly. Images are grey if all files are. They are resized to
+// fit; where its size is 0 and theirs differ, to the median height and width, at most 256, by
+// Catmull-Rom interpolation; transparent pixels show white. Where images cannot be read, the error names them all; with o.Skip they are left out, and
 // a note names them. Copies of a file count once, and no training image is a copy of a test image.
 // Where the pixels take more than o.Hold bytes, these are files without a
 // readable header: the others are decoded later.
@@ -413,9 +413,11 @@ func chooseTest(files []imageFile, classes int) {
 }
 
 // spread orders the files so that each range of them has its share of every class: image i of the n
-// that a class has in its part stands at (i + 1/2)/n of the whole. A range of a share s has s n of
-// them, give or take one, where chance would leave a class of ten out of a fifth in one draw of
-// nine. Images of a class stay in order, and classes at one place are in that of their keys.
+// files that a class has in a folder stands at (i + 1/2)/n of the whole. A range of a share s has
+// s n of them, give or take one, where chance would leave a class of ten out of a fifth in one draw
+// of nine. Files that are left out later, and test images chosen of them, take places too, which
+// moves the others by less than one image. Images of a class stay in the order of their keys, as do
+// classes at one place.
 func spread(files []imageFile) {
 	type group struct {
 		label int

@@ -42,6 +42,7 @@ func init() {
 // of float32.
 const mishEnd, mishEnd32 = -1000, -110
 
+// sigmoid is 1 / (1 + e^-x), by the one of two forms whose exponential cannot overflow.
 func sigmoid(x float64) float64 {
 	if x >= 0 {
 		return 1 / (1 + math.Exp(-x))

@@ -2,13 +2,17 @@ package experiment
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"strings"
 )
 
-// Close is the largest difference of figures that are told as close: of other machines, whose
-// vector instructions add in another order, or of other threads of the ONNX Runtime.
+// Close is the largest difference of figures that are told as close, of those above 1 relative to
+// them: of other machines, whose vector instructions add in another order, or of other threads of
+// the ONNX Runtime.
 const Close = 1e-6
 
 // Reproduced says how the figures of a run that was made again compare with those of the kept one,
@@ -16,8 +20,8 @@ const Close = 1e-6
 type Reproduced struct {
 	Kept string `json:"kept"`
 	Made string `json:"made"`
-	// Cells that both have are Equal to the last bit in all [Columns], or Near: within [Close] in
-	// each, or Changed.
+	// Cells that both have are Equal to the last bit in all that their records hold, or Near: within
+	// [Close] in each figure, or Changed.
 	Cells   int       `json:"cells"`
 	Equal   int       `json:"equal"`
 	Near    int       `json:"near"`
@@ -29,8 +33,8 @@ type Reproduced struct {
 // Changed is a cell whose figures differ by more than [Close].
 type Changed struct {
 	Cell
-	// Columns are the names of those that differ, in the order of [Columns].
-	Columns []string `json:"columns"`
+	// Figures are the names of those that differ, or that one record lacks, in alphabetical order.
+	Figures []string `json:"figures"`
 	KeptNLL float64  `json:"kept_nll"`
 	MadeNLL float64  `json:"made_nll"`
 }
@@ -45,7 +49,9 @@ func Reproduce(kept, made string, was, is []Record) (_ *Reproduced, err error) {
 	}
 	for i := range is {
 		if old := cells[is[i].Cell]; old != nil {
-			out.add(old, &is[i])
+			if err := out.add(old, &is[i]); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if out.Cells == 0 {
@@ -60,45 +66,75 @@ func Reproduce(kept, made string, was, is []Record) (_ *Reproduced, err error) {
 }
 
 // add compares two records of one cell.
-func (o *Reproduced) add(old, r *Record) {
+func (o *Reproduced) add(old, r *Record) error {
+	was, err := old.figures()
+	if err != nil {
+		return err
+	}
+	is, err := r.figures()
+	if err != nil {
+		return err
+	}
 	o.Cells++
 	ch := Changed{Cell: r.Cell, KeptNLL: old.NLL, MadeNLL: r.NLL}
 	equal := true
-	for _, c := range Columns {
-		a, b := figure(c.Value(old)), figure(c.Value(r))
+	for _, name := range slices.Sorted(maps.Keys(is)) {
+		if _, both := was[name]; !both {
+			was[name] = nil
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(was)) {
+		a, b := was[name], is[name]
 		if a == b {
 			continue
 		}
 		equal = false
 		x, isNumber := a.(float64)
 		y, both := b.(float64)
-		if !isNumber || !both || !(math.Abs(x-y) <= Close*max(1, math.Abs(x))) {
-			ch.Columns = append(ch.Columns, c.Name)
+		if !isNumber || !both || math.Abs(x-y) > Close*max(1, math.Abs(x)) {
+			ch.Figures = append(ch.Figures, name)
 		}
 	}
 	switch {
 	case equal:
 		o.Equal++
-	case len(ch.Columns) == 0:
+	case len(ch.Figures) == 0:
 		o.Near++
 	default:
 		o.Changed = append(o.Changed, ch)
 	}
+	return nil
 }
 
-// figure returns a value of a column so that two of them can be compared: numbers behind pointers,
-// and text in place of anything else. All NaN are one value.
-func figure(v any) any {
-	if p, ok := v.(*float64); ok {
-		if p == nil {
-			return "none"
+// figures are all that a record holds, by their names in [ResultsFile], such as ece or
+// shifted.0.nll: numbers and texts.
+func (r *Record) figures() (map[string]any, error) {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("record of %s: %w", r.Cell, err)
+	}
+	var tree any
+	if err := json.Unmarshal(data, &tree); err != nil {
+		return nil, fmt.Errorf("record of %s: %w", r.Cell, err)
+	}
+	out := map[string]any{}
+	var walk func(name string, v any)
+	walk = func(name string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for k, e := range v {
+				walk(name+"."+k, e)
+			}
+		case []any:
+			for i, e := range v {
+				walk(fmt.Sprintf("%s.%d", name, i), e)
+			}
+		default:
+			out[strings.TrimPrefix(name, ".")] = v
 		}
-		v = *p
 	}
-	if x, ok := v.(float64); ok && !math.IsNaN(x) {
-		return x
-	}
-	return fmt.Sprint(v)
+	walk("", tree)
+	return out, nil
 }
 
 // reason says in which settings, models and data two runs differ, apart from their repeats and
