@@ -48,8 +48,9 @@ func AnySize(classifier *onnx.Model) (m *onnx.Model, err error) {
 		return nil, err
 	}
 	behind := onnx.Clone(classifier)
-	pass.Rename(behind.Graph, map[string]string{"images": "fitted"})
-	m, err = pass.Compose(first, behind, map[string]string{"fitted": resizedImages})
+	fitted := pass.Free(behind.Graph, "fitted")
+	pass.Rename(behind.Graph, map[string]string{"images": fitted})
+	m, err = pass.Compose(first, behind, map[string]string{fitted: resizedImages})
 	if err != nil {
 		return nil, err
 	}

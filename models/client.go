@@ -15,8 +15,9 @@ func narrow(g *onnx.Graph, v onnx.ValueInfo) onnx.ValueInfo {
 	if !v.DType.IsFloat() || v.DType == onnx.Float32 {
 		return v
 	}
-	cast := &onnx.Node{Op: "Cast", Inputs: []string{v.Name}, Outputs: []string{v.Name + "/float32"},
-		Attrs: []onnx.Attr{onnx.IntAttr("to", int(onnx.Float32))}}
+	cast := &onnx.Node{Op: "Cast", Inputs: []string{v.Name},
+		Outputs: []string{pass.Free(g, v.Name+"/float32")},
+		Attrs:   []onnx.Attr{onnx.IntAttr("to", int(onnx.Float32))}}
 	g.Nodes, v.Name, v.DType = append(g.Nodes, cast), cast.Outputs[0], onnx.Float32
 	return v
 }
@@ -112,10 +113,10 @@ func ClientGraph(extractor *onnx.Model, x Manifest, embedding *onnx.Model, e Man
 	}
 	// The embedding's own outputs have the names that the upload's need.
 	out := onnx.Clone(m)
-	pass.Rename(out.Graph, map[string]string{"masses": "embedded_masses",
-		"compressed": "embedded_points"})
-	if m, err = pass.Compose(out, upload, map[string]string{"batch_points": "embedded_points",
-		"batch_masses": "embedded_masses"}); err != nil {
+	points, masses := pass.Free(out.Graph, "embedded_points"), pass.Free(out.Graph, "embedded_masses")
+	pass.Rename(out.Graph, map[string]string{"masses": masses, "compressed": points})
+	if m, err = pass.Compose(out, upload, map[string]string{"batch_points": points,
+		"batch_masses": masses}); err != nil {
 		return nil, err
 	}
 	m.Graph.Name = "client"

@@ -1,6 +1,7 @@
 package models
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -61,7 +62,7 @@ func someImages(n, size int) (pixels []uint8, labels []int64) {
 }
 
 // TestClientGraph: the fused graph gives what its parts give one after another, and leaves images
-// of a label out of range out.
+// of a label out of range out, whatever names the extractor's values have. A classifier comes of it.
 func TestClientGraph(t *testing.T) {
 	embedding := must.Get(NewEmbedding(EmbeddingConfig{Dx: testDx, C: testC, Size: 4,
 		Blocks: 1, Hidden: 8}, 1))(t)
@@ -70,12 +71,16 @@ func TestClientGraph(t *testing.T) {
 	const n = 7
 	pixels, labels := someImages(n, 12)
 	for _, c := range []struct {
-		name string
-		nhwc bool
-		rank int
-	}{{"nchw", false, 2}, {"nhwc", true, 2}, {"tokens", false, 3}, {"map", false, 4},
-		{"nhwc map", true, 4}, {"float64", false, 2}} {
-		t.Run(c.name, func(t *testing.T) {
+		name  string
+		nhwc  bool
+		rank  int
+		inner []string // names that the extractor has for inner values
+	}{{name: "nchw", rank: 2}, {name: "nhwc", nhwc: true, rank: 2}, {name: "tokens", rank: 3},
+		{name: "map", rank: 4}, {name: "nhwc map", nhwc: true, rank: 4}, {name: "float64", rank: 2},
+		{name: "float64", rank: 2, inner: []string{"h/float32", "fitted"}},
+		{name: "masses", rank: 2, inner: []string{"embedded_masses", "embedded_points"}},
+		{name: "features", rank: 2, inner: []string{"features", "client/features"}}} {
+		t.Run(fmt.Sprint(c.name, c.inner), func(t *testing.T) {
 			extractor := linearExtractor(t, c.nhwc, c.rank)
 			p := Preprocessing{
 				Height: 2, Width: 3, Channels: 2, Mean: []float32{0.5, 0.25}, Std: []float32{0.5, 2},
@@ -86,6 +91,9 @@ func TestClientGraph(t *testing.T) {
 			if c.name == "float64" {
 				fused = ofFloat64(t, extractor)
 				p.Output = fused.Graph.Outputs[0].Name
+			}
+			for i, name := range c.inner {
+				pass.Rename(fused.Graph, map[string]string{fused.Graph.Nodes[i].Outputs[0]: name})
 			}
 			m := must.Get(ClientGraph(fused, Manifest{Digest: "x"}, embedding, e, p))(t)
 			got := eval(t, m, map[string]*onnx.Tensor{"images": onnx.NewTensor(pixels, n, 2, 3, 2),
@@ -137,6 +145,9 @@ func TestClientGraph(t *testing.T) {
 			if f.Kind != KindClient || f.S != 4 || f.Dx != testDx || f.C != testC || f.Extractor != "x" {
 				t.Errorf("manifest %+v", f)
 			}
+			whole := must.Get(NewClassifier(ClassifierParts{Features: must.Get(FeatureGraph(m, f))(t),
+				Heads: someHeads(1, testDx, testC, 0.3)}, Manifest{}))(t)
+			must.Get(AnySize(whole))(t)
 		})
 	}
 }

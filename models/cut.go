@@ -82,7 +82,8 @@ func FeatureGraph(m *onnx.Model, f Manifest) (*onnx.Model, error) {
 	out := onnx.Clone(m)
 	const name = "features"
 	if from := node.Inputs[0]; from != name {
-		pass.Rename(out.Graph, map[string]string{name: "client/" + name, from: name})
+		pass.Rename(out.Graph, map[string]string{name: pass.Free(out.Graph, "client/"+name),
+			from: name})
 	}
 	out.Graph.Name = "features"
 	out.Graph.Inputs = []onnx.ValueInfo{images}

@@ -11,7 +11,7 @@ import (
 )
 
 // Rename renames values of a graph, in its nodes and subgraphs, inputs, outputs and initializers.
-// Names that the map lacks stay. It is the caller's to see that the new names are free.
+// Names that the map lacks stay. It is the caller's to see that the new names are free ([Free]).
 func Rename(g *onnx.Graph, names map[string]string) {
 	renameGraph(g, func(s string) string {
 		if to, ok := names[s]; ok {
@@ -151,6 +151,13 @@ func RemoveUnused(g *onnx.Graph) {
 	unused := func(v onnx.ValueInfo) bool { return !needed[v.Name] }
 	g.Values, g.Optional = slices.DeleteFunc(g.Values, unused),
 		slices.DeleteFunc(g.Optional, unused)
+}
+
+// Free returns base, or base with a number behind it, whichever no value of g has.
+func Free(g *onnx.Graph, base string) string {
+	taken := map[string]bool{}
+	g.AddNames(taken)
+	return Unique(taken, base)
 }
 
 // Unique returns base, or base with a number behind it, whichever taken does not have, and adds it.
