@@ -71,6 +71,19 @@ func Unread(bad []error) error {
 		"skip):\n%w", len(bad), errors.Join(bad...))
 }
 
+// maxFirst is the number of bad images that [First] names.
+const maxFirst = 20
+
+// First joins the errors of the first of bad images, and says how many there are besides; nil where
+// there are none.
+func First(bad []error) error {
+	n := min(len(bad), maxFirst)
+	if more := len(bad) - n; more > 0 {
+		return fmt.Errorf("%w\nand %d more", errors.Join(bad[:n]...), more)
+	}
+	return errors.Join(bad...)
+}
+
 // MisuseError is the error for a source or options that cannot be used together. It is told from
 // errors of the files, which no other options mend.
 type MisuseError struct{ text string }

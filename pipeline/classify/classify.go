@@ -283,7 +283,7 @@ func (p *Prediction) Top() (first, second int) {
 // Images classifies the images of a source, in its order, and passes them to do one batch at a
 // time. With skip, bad images are left out and returned; without it, the caller reports them as an
 // error. They are those that cannot be read, and those of which the classifier makes numbers that
-// are not finite. It is an error if no image remains.
+// are not finite. It is an error if no image remains. An error of anything but images comes alone.
 func (c *Classifier) Images(ctx context.Context, src imagefile.Source, skip bool,
 	do func([]Prediction) error) (bad []error, err error) {
 	if c.TakesRows() {
@@ -302,8 +302,10 @@ func (c *Classifier) Images(ctx context.Context, src imagefile.Source, skip bool
 			}
 			return do(ps)
 		})
-	bad = append(bad, unclear...)
-	if err == nil && skip && len(bad) > 0 && used == 0 {
+	if err != nil {
+		return nil, err
+	}
+	if bad = append(bad, unclear...); skip && len(bad) > 0 && used == 0 {
 		err = fmt.Errorf("none of the images can be classified: %w", errors.Join(bad...))
 	}
 	return bad, err
@@ -311,7 +313,7 @@ func (c *Classifier) Images(ctx context.Context, src imagefile.Source, skip bool
 
 // Rows classifies feature rows, [n, dx] of float32, which are named by their numbers. labels may be
 // nil. Rows of which the classifier makes numbers that are not finite are an error that joins an
-// [imagefile.BadImage] of each.
+// [imagefile.BadImage] of each of the first ([imagefile.First]).
 func (c *Classifier) Rows(ctx context.Context, rows *onnx.Tensor, labels []int,
 	do func([]Prediction) error) error {
 	if !c.TakesRows() {
@@ -351,7 +353,7 @@ func (c *Classifier) Rows(ctx context.Context, rows *onnx.Tensor, labels []int,
 			return err
 		}
 	}
-	return errors.Join(bad...)
+	return imagefile.First(bad)
 }
 
 // rowDigest is the sha256 of a feature row, in place of that of an image.
@@ -387,7 +389,13 @@ func (c *Classifier) run(in *onnx.Tensor, input string, items []imagefile.Item,
 			continue
 		}
 		imagefile.LeaveOut(src, p.Item)
-		bad = append(bad, c.unclear(p.Name))
+		err := fmt.Errorf("%s: no finite probabilities: the extractor's features are NaN or too "+
+			"large", p.Name)
+		if c.TakesRows() {
+			err = fmt.Errorf("feature row %s: no finite probabilities: its numbers are too large; "+
+				"scale them as the extractor gives them", p.Name)
+		}
+		bad = append(bad, &imagefile.BadImage{Err: err})
 	}
 	return good, bad, nil
 }

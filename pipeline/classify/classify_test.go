@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"fmp/featurize/imagefile"
@@ -134,7 +135,14 @@ func TestAlone(t *testing.T) {
 			t.Errorf("%s: %d failed, %d of %d right in batches of %v", name, s.Failed, *g.Right, g.N, seen)
 		}
 		if last == 3e38 {
-			must.Fail(0, c.Rows(t.Context(), x, nil, func([]Prediction) error { return nil }))(t, "feature row 6: no finite probabilities")
+			none := func([]Prediction) error { return nil }
+			must.Fail(0, c.Rows(t.Context(), x, nil, none))(t, "feature row 6: no finite probabilities: its numbers "+
+				"are too large; scale them as the extractor gives them")
+			many := onnx.NewTensor(slices.Repeat([]float32{3e38}, 1000), 1000, 1)
+			text := c.Rows(t.Context(), many, nil, none).Error()
+			if !strings.HasSuffix(text, "\nand 980 more") || strings.Count(text, "\n") != 20 {
+				t.Errorf("of 1000 rows: %s", text)
+			}
 		}
 	}
 }

@@ -2,6 +2,7 @@ package classify
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"image"
 	"image/color"
@@ -37,7 +38,7 @@ func levels(t *testing.T, c *Classifier, of []uint8) imagefile.Source {
 }
 
 // TestNotFinite: images of which the extractor's features are not finite are bad ones, all of them
-// named, and others are classified.
+// named, and others are classified. An error of anything else comes alone.
 func TestNotFinite(t *testing.T) {
 	b := build.New("front")
 	x := b.Cast(b.Input("images", onnx.Uint8, "n", 1, 1, 1), onnx.Float32)
@@ -52,16 +53,32 @@ func TestNotFinite(t *testing.T) {
 		skip      bool
 		done, bad []string
 		fails     bool
+		gone      int // where above 0, the image at which the reader leaves
 	}{
 		{levels: []uint8{10, 20, 30}, done: []string{"0", "1", "2"}},
 		{levels: []uint8{10, 250, 30, 40, 251}, skip: true, done: []string{"0", "2", "3"}, bad: []string{"1", "4"}},
 		{levels: []uint8{10, 250, 30, 40, 251}, bad: []string{"1", "4"}},
 		{levels: []uint8{10, 20, 200, 252}, done: []string{"0", "1"}, bad: []string{"2", "3"}},
 		{levels: []uint8{251, 252}, skip: true, bad: []string{"0", "1"}, fails: true},
+		{levels: []uint8{250, 10, 20, 30}, gone: 2, fails: true},
+		{levels: []uint8{250, 10, 20, 30}, gone: 2, skip: true, done: []string{"1"}, fails: true},
 	} {
-		var done, bad []string
-		src := levels(t, c, v.levels)
-		left, err := c.Images(t.Context(), src, v.skip, func(ps []Prediction) error {
+		var paths, done, bad []string
+		ctx, leave := context.WithCancel(t.Context())
+		for i := range v.levels {
+			paths = append(paths, fmt.Sprint(i, ".png"))
+		}
+		src, _ := must.Get2(imagefile.OpenFiles(paths, func(path string) ([]byte, error) {
+			if v.gone > 0 && path == paths[v.gone] {
+				leave()
+			}
+			im := image.NewGray(image.Rect(0, 0, 1, 1))
+			im.SetGray(0, 0, color.Gray{Y: v.levels[path[0]-'0']})
+			var data bytes.Buffer
+			err := png.Encode(&data, im)
+			return data.Bytes(), err
+		}, imagefile.Options{Fit: c.Fit, Optional: true, MaxItems: 9}))(t)
+		left, err := c.Images(ctx, src, v.skip, func(ps []Prediction) error {
 			for i := range ps {
 				done = append(done, strings.TrimSuffix(ps[i].Name, ".png"))
 				if level := v.levels[ps[i].Name[0]-'0']; ps[i].Pixels[0] != level {
@@ -70,6 +87,7 @@ func TestNotFinite(t *testing.T) {
 			}
 			return nil
 		})
+		leave()
 		for _, err := range left {
 			bad = append(bad, strings.TrimSuffix(err.Error(),
 				".png: no finite probabilities: the extractor's features are NaN or too large"))

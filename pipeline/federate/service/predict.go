@@ -351,8 +351,8 @@ func (p *predictor) run(ctx context.Context, held *lease, rows bool,
 		err = c.Rows(ctx, x, nil, keep)
 	} else {
 		var bad []error
-		if bad, err = c.Images(ctx, images, false, keep); len(bad) > 0 {
-			err = errors.Join(bad...)
+		if bad, err = c.Images(ctx, images, false, keep); err == nil {
+			err = imagefile.First(bad)
 		}
 	}
 	var one *imagefile.BadImage
