@@ -61,6 +61,27 @@ func someImages(n, size int) (pixels []uint8, labels []int64) {
 	return pixels, labels
 }
 
+// scaledImages are images of 2x3 pixels and 2 channels as an extractor takes them.
+func scaledImages(pixels []uint8, n int, p Preprocessing) *onnx.Tensor {
+	in := onnx.ZerosF32(n, 12)
+	for i := range n {
+		for px := range 6 {
+			for ch := range 2 {
+				at := px*2 + ch
+				if !p.NHWC {
+					at = ch*6 + px
+				}
+				in.F32()[i*12+at] = (float32(pixels[i*12+px*2+ch])/255 - p.Mean[ch]) / p.Std[ch]
+			}
+		}
+	}
+	in.Shape = []int{n, 2, 2, 3}
+	if p.NHWC {
+		in.Shape = []int{n, 2, 3, 2}
+	}
+	return in
+}
+
 // TestClientGraph: the fused graph gives what its parts give one after another, and leaves images
 // of a label out of range out, whatever names the extractor's values have. A classifier comes of it.
 func TestClientGraph(t *testing.T) {
@@ -99,22 +120,7 @@ func TestClientGraph(t *testing.T) {
 			got := eval(t, m, map[string]*onnx.Tensor{"images": onnx.NewTensor(pixels, n, 2, 3, 2),
 				"labels": onnx.NewTensor(labels, n)})
 
-			in := onnx.ZerosF32(n, 12)
-			for i := range n {
-				for px := range 6 {
-					for ch := range 2 {
-						at := px*2 + ch
-						if !c.nhwc {
-							at = ch*6 + px
-						}
-						in.F32()[i*12+at] = (float32(pixels[i*12+px*2+ch])/255 - p.Mean[ch]) / p.Std[ch]
-					}
-				}
-			}
-			in.Shape = []int{n, 2, 2, 3}
-			if c.nhwc {
-				in.Shape = []int{n, 2, 3, 2}
-			}
+			in := scaledImages(pixels, n, p)
 			h := eval(t, extractor, map[string]*onnx.Tensor{"pixels": in}, "h")["h"].F32()
 			z := onnx.ZerosF32(1, n, testDz)
 			for i := range n {
