@@ -23,15 +23,17 @@ const maxRecord = 256 << 20
 // exclusive access.
 func (s *Server) record(all ...*store.Record) error {
 	var lines []byte
+	var made []*wire.Withdrawal
 	for _, r := range all {
-		if s.recorded[r.Receipt.Client] {
+		if s.recorded[r.Receipt.Client] != nil {
 			continue
 		}
-		line, err := json.Marshal(s.withdrawal(r))
+		w := s.withdrawal(r)
+		line, err := json.Marshal(w)
 		if err != nil {
 			return err
 		}
-		lines = append(append(lines, line...), '\n')
+		lines, made = append(append(lines, line...), '\n'), append(made, w)
 	}
 	if len(lines) == 0 || s.Withdrawals == "" {
 		return nil
@@ -42,8 +44,8 @@ func (s *Server) record(all ...*store.Record) error {
 	if err != nil {
 		return fmt.Errorf("the record of withdrawals: %w", err)
 	}
-	for _, r := range all {
-		s.recorded[r.Receipt.Client] = true
+	for _, w := range made {
+		s.recorded[w.Client] = w
 	}
 	return nil
 }
@@ -64,7 +66,7 @@ func (s *Server) heed(ctx context.Context) error {
 		return fmt.Errorf("the record of withdrawals: %w", err)
 	}
 	for _, w := range all {
-		s.recorded[w.Client] = true
+		s.recorded[w.Client] = w
 		s.miss(w)
 	}
 	for _, w := range all {
@@ -129,6 +131,7 @@ func (s *Server) again(ctx context.Context, w *wire.Withdrawal) error {
 	if err != nil {
 		return err
 	}
+	stored.Receipt.Upload, stored.Receipt.Graph = w.Upload, w.Graph // the state may have an earlier one
 	held, err := s.holding(ctx, w.Client)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -13,11 +14,12 @@ import (
 )
 
 // TestOldState: whenever the copy of the state was made that is put back, a client that withdrew since
-// stays out, the notice names each version that held it, and no number of these is given again.
+// stays out with the receipt that it got, also of an upload that replaced another; the notice names each
+// version that held it, and no number of these is given again.
 func TestOldState(t *testing.T) {
 	for at, when := range []string{"before it joined", "before a version", "before the last version",
 		"before it withdrew"} {
-		f := newFixture(t, "quorum: 2\naccept_late: true\nrebuild_interval: 1s\n")
+		f := newFixture(t, "quorum: 2\naccept_late: true\nrebuild_interval: 1s\nreplace: true\n")
 		copied := filepath.Join(t.TempDir(), "copy")
 		keep := func(now int) {
 			if now == at {
@@ -26,8 +28,9 @@ func TestOldState(t *testing.T) {
 		}
 		uploads := f.in("a", "b")
 		keep(0)
-		uploads["c"] = f.in("c")["c"]
+		f.wants("an upload to replace", http.StatusCreated, "")(f.put("c", f.made("c", 2, nil)))
 		keep(1)
+		uploads["c"] = f.in("c")["c"]
 		f.pool()
 		_, first := f.classifier("")
 		keep(2)
@@ -35,7 +38,7 @@ func TestOldState(t *testing.T) {
 		f.pool()
 		_, second := f.classifier("")
 		keep(3)
-		f.gone("c", uploads["c"])
+		was := f.gone("c", uploads["c"])
 		f.putBack(copied)
 		f.wants(when, http.StatusGone, wire.Withdrawn)(f.put("c", uploads["c"]))
 		n := f.notices()
@@ -47,8 +50,12 @@ func TestOldState(t *testing.T) {
 			t.Errorf("%s: next notice %+v", when, n)
 		}
 		w := f.gone("c", uploads["c"])
-		if w.Without == nil || w.Without.Version != 3 {
+		if w.Without == nil || w.Without.Version != 3 || len(w.Held) != 2 {
 			t.Errorf("%s: receipt %+v", when, w)
+		}
+		w.Without, w.Signature, was.Signature = nil, "", ""
+		if !reflect.DeepEqual(w, was) {
+			t.Errorf("%s: receipt %+v; was %+v", when, w, was)
 		}
 		if data := must.Get(os.ReadFile(f.srv.Withdrawals))(t); strings.Count(string(data), "\n") != 1 {
 			t.Errorf("%s: record %s", when, data)

@@ -150,9 +150,10 @@ type Server struct {
 	// unsure is whether the state may have versions that are not in versions, and parts of some
 	// that are not listed; publishing guards it.
 	unsure bool
-	// recorded are the clients that the record of withdrawals names, missing the versions that it says
+	// recorded are the receipts of the record of withdrawals by client, missing the versions that it says
 	// held an upload and that the state lacks, floor the highest number of a version that it names.
-	recorded map[string]bool
+	// publishing guards recorded.
+	recorded map[string]*wire.Withdrawal
 	missing  []wire.VersionRef
 	floor    int
 	stop     context.CancelCauseFunc // ends the pooling that is under way; nil: none is
@@ -189,7 +190,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	s := &Server{Config: c, intake: uploads, files: files, wake: make(chan struct{}, 1),
 		in: map[string]held{}, gone: map[string]*store.Record{}, void: map[int]time.Time{},
 		dropped: map[int]bool{}, busy: map[string]bool{}, refused: map[string]store.Refusal{},
-		faults: map[string]*rate.Limiter{}, recorded: map[string]bool{}, sets: setsOf}
+		faults: map[string]*rate.Limiter{}, recorded: map[string]*wire.Withdrawal{}, sets: setsOf}
 	s.clients.Store(c.Round.Clients)
 	s.predictions = newPredictor(c.Engine, c.Log, c.Tracer)
 	s.predictions.watch.reject = c.Reject

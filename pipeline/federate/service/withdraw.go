@@ -452,7 +452,9 @@ func (s *Server) refs(numbers []int) []wire.VersionRef {
 }
 
 // withdrawal returns the signed receipt of a withdrawal, as things stand now.
-// It is signed anew each time, as Without is the version of the moment.
+// It is signed anew each time, as Without is the version of the moment. Versions that the recorded
+// receipt names stay in it: an older state lacks them. The caller holds publishing or has exclusive
+// access.
 func (s *Server) withdrawal(r *store.Record) *wire.Withdrawal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -460,7 +462,18 @@ func (s *Server) withdrawal(r *store.Record) *wire.Withdrawal {
 	out := &wire.Withdrawal{Round: s.Round.Round, Client: r.Receipt.Client, Graph: r.Receipt.Graph,
 		Upload: r.Receipt.Upload, Time: r.Gone.Time, By: r.Gone.By, HeldVersions: len(held),
 		Held:    s.refs(held[max(0, len(held)-wire.MaxHeld):]),
-		Without: s.latest(), Remains: wire.Remains(len(held))}
+		Without: s.latest()}
+	if was := s.recorded[r.Receipt.Client]; was != nil {
+		for _, v := range was.Held {
+			if !slices.Contains(out.Held, v) {
+				out.Held = append(out.Held, v)
+			}
+		}
+		slices.SortFunc(out.Held, func(a, b wire.VersionRef) int { return a.Version - b.Version })
+		out.HeldVersions = max(out.HeldVersions, was.HeldVersions, len(out.Held))
+		out.Held = out.Held[max(0, len(out.Held)-wire.MaxHeld):]
+	}
+	out.Remains = wire.Remains(out.HeldVersions)
 	out.Sign(s.Key)
 	return out
 }
