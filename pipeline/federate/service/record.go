@@ -17,6 +17,9 @@ import (
 // some hundred bytes and as much again for each three versions that it names.
 const maxRecord = 256 << 20
 
+// errRecord means that the record of withdrawals could not be read or written.
+var errRecord = errors.New("the record of withdrawals, which every older copy of the state needs")
+
 // record adds withdrawals to the record beside the server's key, but those that it has: one signed
 // receipt a line. A client gets its receipt only once its line is on the disk, so that a state that
 // is put back revives no upload in silence ([Server.heed]). The caller holds publishing or has
@@ -42,7 +45,7 @@ func (s *Server) record(all ...*store.Record) error {
 		return lines, nil
 	}, nil)
 	if err != nil {
-		return fmt.Errorf("the record of withdrawals: %w", err)
+		return fmt.Errorf("%w: %w", errRecord, err)
 	}
 	for _, w := range made {
 		s.recorded[w.Client] = w
@@ -63,7 +66,7 @@ func (s *Server) heed(ctx context.Context) error {
 		return nil, err
 	}, nil)
 	if err != nil {
-		return fmt.Errorf("the record of withdrawals: %w", err)
+		return fmt.Errorf("%w: %w", errRecord, err)
 	}
 	for _, w := range all {
 		s.recorded[w.Client] = w

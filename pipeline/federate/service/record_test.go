@@ -71,7 +71,8 @@ func TestRecordWanted(t *testing.T) {
 	must.Do(t, os.Remove(f.srv.Withdrawals))
 	must.Do(t, os.Mkdir(f.srv.Withdrawals, 0o700))
 	for range 2 {
-		f.wants("no place for the record", http.StatusServiceUnavailable, wire.Unavailable)(
+		f.wants("no place for the record", http.StatusServiceUnavailable, wire.Unavailable,
+			"noted and in force", "could not write its record")(
 			f.delete("a", digestOf(uploads["a"]), f.keys["a"], nil))
 	}
 	must.Do(t, os.Remove(f.srv.Withdrawals))

@@ -124,6 +124,10 @@ func (s *Server) withdraw(w http.ResponseWriter, r *http.Request) error {
 			"server's state is full, and what is deleted is erased once there is space: send "+
 			"again for the receipt", client)
 	}
+	if errors.Is(err, errRecord) {
+		return refusef(wire.Unavailable, "the withdrawal of %q is noted and in force; the server "+
+			"could not write its record of withdrawals: send again for the receipt", client)
+	}
 	if err != nil {
 		return err
 	}
@@ -269,13 +273,13 @@ func (s *Server) erase(ctx context.Context, clients ...string) error {
 	return err
 }
 
-// later leaves a deletion that failed to eraseRest: neither a full disk nor a store that does not
-// answer keeps a server from starting, or undoes a version that is made.
+// later leaves a deletion or a record that failed to eraseRest: neither a full disk nor a
+// store that does not answer keeps a server from starting, or undoes a version that is made.
 func (s *Server) later(err error) {
 	if err == nil {
 		return
 	}
-	s.Log.Error("not all that was withdrawn could be erased from the state yet", "error", err)
+	s.Log.Error("not all that was withdrawn is erased from the state and recorded yet", "error", err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unerased = true
@@ -300,12 +304,12 @@ func (s *Server) eraseDue(ctx context.Context) time.Duration {
 	wait := retry
 	switch err := s.eraseRest(ctx); {
 	case err == nil:
-		s.Log.Info("all that was withdrawn is erased from the state")
+		s.Log.Info("all that was withdrawn is erased from the state and recorded")
 		return long
 	case errors.Is(err, store.ErrFull): // which was said
 		wait = retryFull
 	case ctx.Err() == nil:
-		s.Log.Error("erasing failed", "error", err, "again_in", wait)
+		s.Log.Error("erasing or recording failed", "error", err, "again_in", wait)
 	}
 	s.eraseAt = time.Now().Add(wait)
 	return wait
