@@ -111,7 +111,13 @@ func (s *Store) claim(ctx context.Context, h *hold, log *slog.Logger) (err error
 	if was.Server != h.mine.Server {
 		return otherServer(was.Server, h.mine.Server)
 	}
-	if h.mine.Holder == "" || h.mine.Holder == was.Holder {
+	if h.mine.Holder == was.Holder {
+		return nil
+	}
+	if h.mine.Holder == "" { // nobody else reaches the state: one that held it before has lost it
+		if err := h.write(ctx, h.mine); err != nil && !full {
+			return err
+		}
 		return nil
 	}
 	if was.Holder == inFolder {

@@ -74,7 +74,8 @@ func TestHold(t *testing.T) {
 }
 
 // TestHoldInFolder: no server comes in where the server inside another one lets workers in, also after
-// a kill; one that was ended leaves the state free, and one that came before it keeps it.
+// a kill; one that was ended leaves the state free, and one that came before it keeps it. A server that
+// lets nobody in leaves it free too, and one that came in before it learns that it has lost the state.
 func TestHoldInFolder(t *testing.T) {
 	defer func(a, b time.Duration) { renewEvery, holdFor = a, b }(renewEvery, holdFor)
 	renewEvery, holdFor = 20*time.Millisecond, 300*time.Millisecond
@@ -103,7 +104,24 @@ func TestHoldInFolder(t *testing.T) {
 		"of one that came before")
 	outside.Close()
 	must.Get(inside.Hold(t.Context(), "key", slog.New(slog.DiscardHandler)))(t)
+	inside.release = nil
 	inside.Close()
+	alone, _ := must.Get2(held(t, Options{Dir: in.Dir}, "key"))(t)
+	alone.Close()
+	out = start()
+	other := must.Get(Open(t.Context(), "fmp-2", in))(t)
+	outside, lost := must.Get2(held(t, out, "key"))(t)
+	other.Close()
+	alone, _ = must.Get2(held(t, Options{Dir: in.Dir}, "key"))(t)
+	alone.Close()
+	other = must.Get(Open(t.Context(), "fmp-2", in))(t)
+	defer other.Close()
+	select {
+	case err := <-lost:
+		must.Fail(0, err)(t, ErrBusy.Error(), "of which the state was taken in the folder")
+	case <-time.After(20 * time.Second):
+		t.Error("one of which the state was taken in the folder is not told")
+	}
 }
 
 // TestLostAnswer: a renewal whose answer was lost takes the hold from nobody.
