@@ -151,8 +151,8 @@ func otherServer(was, is string) error {
 }
 
 // Alone returns an error where the round has uploads of another client graph that this server took,
-// which nobody could withdraw: clients speak to the graph that is served. It lists the streams of the
-// servers, and reads the uploads of such a graph.
+// or keeps in quarantine: nobody could withdraw them, as clients speak to the graph that is served. It
+// lists the streams of the servers, and reads the uploads of such a graph.
 func (s *Store) Alone(ctx context.Context, round uint64, server string) error {
 	names := s.js.StreamNames(ctx)
 	for name := range names.Name() {
@@ -167,9 +167,8 @@ func (s *Store) Alone(ctx context.Context, round uint64, server string) error {
 			return fmt.Errorf("store: state %s: %w", other.name, err)
 		}
 		if n > 0 {
-			return fmt.Errorf("store: round %d has %d uploads of the client graph %s, which could be "+
-				"withdrawn no more: put that graph back, or give this one a round of another number",
-				round, n, graph)
+			return fmt.Errorf("store: round %d has %d uploads of the client graph %s: put that graph "+
+				"back, or give this one a round of another number", round, n, graph)
 		}
 	}
 	if err := names.Err(); err != nil {
@@ -178,7 +177,8 @@ func (s *Store) Alone(ctx context.Context, round uint64, server string) error {
 	return nil
 }
 
-// taken counts the uploads that are in and of which a server gave the receipts.
+// taken counts the uploads that are in and of which a server gave the receipts, and those in
+// quarantine where the state is recorded as the server's.
 func (s *Store) taken(ctx context.Context, server string) (n int, err error) {
 	if s.uploads, err = s.bindBucket(ctx, s.name+"-uploads"); err != nil {
 		return 0, err
@@ -191,7 +191,28 @@ func (s *Store) taken(ctx context.Context, server string) (n int, err error) {
 			n++
 		}
 	}
-	return n, nil
+	refused, err := s.quarantined(ctx, server)
+	return n + refused, err
+}
+
+// quarantined counts the refused uploads that are kept, where the state is recorded as a server's.
+func (s *Store) quarantined(ctx context.Context, server string) (int, error) {
+	var h hold
+	var of owner
+	var all []Refusal
+	var err error
+	if h.kv, err = s.js.KeyValue(ctx, s.name+"-owner"); err == nil {
+		of, err = h.read(ctx)
+	}
+	if err == nil && of.Server == server {
+		if s.refused, err = s.bindBucket(ctx, s.name+"-refused"); err == nil {
+			all, err = s.Refusals(ctx)
+		}
+	}
+	if errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, jetstream.ErrKeyNotFound) {
+		return 0, nil // a start that ended before it made them
+	}
+	return len(all), err
 }
 
 // wait returns once no process has the hold: it was given up, or was not renewed for a while. A

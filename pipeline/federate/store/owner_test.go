@@ -290,21 +290,29 @@ func TestUnclaimed(t *testing.T) {
 }
 
 // TestAlone: a round is not served with another client graph while this server has uploads of the one
-// before; those of another server, of another round and withdrawn ones are in nobody's way.
+// before, refused ones in quarantine too; those of another server, of another round and withdrawn ones are
+// in nobody's way.
 func TestAlone(t *testing.T) {
 	o := external(t)
-	for _, c := range []struct {
-		name, server  string
-		gone, refused bool
+	for i, c := range []struct {
+		name, server        string
+		gone, kept, refused bool
 	}{
-		{Name(1, "0123456789abcdef"), "key", false, false}, // the one that is served
-		{Name(1, "0123456789abcde0"), "another", false, false},
-		{Name(12, "0123456789abcde0"), "key", false, false},
-		{Name(1, "0123456789abcde1"), "key", true, false},
-		{Name(1, "0123456789abcde2"), "key", false, true},
+		{Name(1, "0123456789abcdef"), "key", false, false, false}, // the one that is served
+		{Name(1, "0123456789abcde0"), "another", false, true, false},
+		{Name(12, "0123456789abcde0"), "key", false, true, false},
+		{Name(1, "0123456789abcde1"), "key", true, false, false},
+		{Name(1, "0123456789abcde2"), "key", true, true, true},
+		{Name(1, "0123456789abcde2"), "key", true, false, false},
+		{Name(1, "0123456789abcde3"), "key", false, false, true},
 	} {
 		s := must.Get(Open(t.Context(), c.name, o))(t)
-		r := record("a", "1")
+		must.Get(s.Hold(t.Context(), c.server, slog.New(slog.DiscardHandler)))(t)
+		must.Do(t, s.DropRefusal(t.Context(), "refused"))
+		if c.kept {
+			must.Do(t, s.Refuse(t.Context(), Refusal{Client: "refused"}, []byte("upload")))
+		}
+		r := record(strconv.Itoa(i), "1")
 		r.Receipt.Server = c.server
 		must.Do(t, s.Put(t.Context(), r, 0))
 		if c.gone {
@@ -314,7 +322,7 @@ func TestAlone(t *testing.T) {
 		served := must.Get(Open(t.Context(), Name(1, "0123456789abcdef"), o))(t)
 		err := served.Alone(t.Context(), 1, "key")
 		if c.refused {
-			must.Fail(0, err)(t, "round 1 has 1 uploads of the client graph 0123456789abcde2", c.name)
+			must.Fail(0, err)(t, "has 1 uploads of the client graph "+c.name[len("fmp-1-"):]+": put", c.name)
 		} else if err != nil {
 			t.Errorf("%+v: %v", c, err)
 		}
