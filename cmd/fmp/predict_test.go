@@ -277,8 +277,8 @@ func TestPoolSettles(t *testing.T) {
 		{[]string{mnist}, 0.1, 100, ""},
 		{[]string{upload, "--l2", "4", "--fresh", "30"}, 4, 30, ""},
 		{[]string{upload, "--predictor", "untrained"}, 3, 100, ""},
-		{[]string{upload, filepath.Join(dir, "empty"), foreign, "--on-bad", "skip"}, 1,
-			100, "left out: "},
+		{[]string{upload, renamed(t, upload), filepath.Join(dir, "empty"), foreign, "--on-bad",
+			"skip"}, 1, 100, "left out: "},
 		{[]string{upload, renamed(t, upload)}, 1, 100, "hold the same points"},
 	} {
 		code, out, errs, made := pool(c.args...)

@@ -208,7 +208,7 @@ func TestSettingsAreDocumented(t *testing.T) {
 			if f.Key == "scores.other" && v == cfg.Dataset.Name {
 				continue // it is no other one
 			}
-			ran(t, "config", "--set", f.Key+"="+v)
+			ran(t, "config", "--set", f.Key+"="+strings.ReplaceAll(v, "SHARE", "0.9"))
 		}
 		for _, m := range rival.Names() {
 			if f.Key == "methods" && !strings.Contains(f.Doc+f.Allowed(), m) {

@@ -126,7 +126,7 @@ func TestPrivateRound(t *testing.T) {
 		}
 		half := b
 		half.Epsilon = 2
-		if _, bad := ReadReleases([]string{paths[0], write("client 9", half), paths[0]},
+		if _, bad := ReadReleases([]string{paths[0], write("client 9", half), paths[0], paths[1]},
 			federate.Expect{}, nil); len(bad) != 2 ||
 			!strings.Contains(bad[0].Error(), "a round has one") ||
 			!strings.Contains(bad[1].Error(), "both of client") {
