@@ -80,6 +80,9 @@ func edgesText(runs map[string]*keptRun) string {
 			}
 		}
 	}
+	if len(at) == 0 {
+		return "No kept setting is at such an end.\n"
+	}
 	var b strings.Builder
 	heading(&b, "method | >settings at an end of the grid | >of")
 	for _, m := range slices.Sorted(maps.Keys(of)) {
