@@ -79,7 +79,7 @@ func (c *Classifier) AdaptRows(ctx context.Context, rows *onnx.Tensor) error {
 		}
 	}
 	if len(bad) > 0 {
-		return errors.Join(bad...)
+		return imagefile.First(bad)
 	}
 	return a.finish()
 }

@@ -366,7 +366,8 @@ func rowDigest(row []float32) [sha256.Size]byte {
 }
 
 // run returns the predictions of images, and the errors of those of which the classifier makes
-// numbers that are not finite. These are left out of the source's counts.
+// numbers that are not finite. These are left out of the source's counts. A classifier of
+// [Classifier.Alone] has no errors: failures are predictions without probabilities.
 func (c *Classifier) run(in *onnx.Tensor, input string, items []imagefile.Item,
 	src imagefile.Source) (good []Prediction, bad []error, err error) {
 	if c.seen != nil {
@@ -377,7 +378,7 @@ func (c *Classifier) run(in *onnx.Tensor, input string, items []imagefile.Item,
 	}
 	ps, err := c.predict(in, input, items)
 	if err != nil && c.seen != nil {
-		ps, err = []Prediction{{Item: items[0]}}, nil
+		ps, err = []Prediction{{Item: items[0], Pixels: in.U8()}}, nil // a batch of one
 	}
 	if err != nil || c.seen != nil {
 		return ps, nil, err
@@ -389,13 +390,7 @@ func (c *Classifier) run(in *onnx.Tensor, input string, items []imagefile.Item,
 			continue
 		}
 		imagefile.LeaveOut(src, p.Item)
-		err := fmt.Errorf("%s: no finite probabilities: the extractor's features are NaN or too "+
-			"large", p.Name)
-		if c.TakesRows() {
-			err = fmt.Errorf("feature row %s: no finite probabilities: its numbers are too large; "+
-				"scale them as the extractor gives them", p.Name)
-		}
-		bad = append(bad, &imagefile.BadImage{Err: err})
+		bad = append(bad, c.unclear(p.Name))
 	}
 	return good, bad, nil
 }
@@ -403,12 +398,13 @@ func (c *Classifier) run(in *onnx.Tensor, input string, items []imagefile.Item,
 // unclear returns the error of an image or feature row, by its name, of which the classifier makes
 // numbers that are not finite.
 func (c *Classifier) unclear(name string) error {
-	kind := ""
+	err := fmt.Errorf("%s: no finite probabilities: the extractor's features are NaN or too large",
+		name)
 	if c.TakesRows() {
-		kind = "feature row "
+		err = fmt.Errorf("feature row %s: no finite probabilities: its numbers are too large; "+
+			"scale them as the extractor gives them", name)
 	}
-	return &imagefile.BadImage{Err: fmt.Errorf("%s%s: no finite probabilities: the extractor's "+
-		"features are NaN or too large", kind, name)}
+	return &imagefile.BadImage{Err: err}
 }
 
 // predict returns the predictions of images, without probabilities where a number is not finite.
@@ -471,7 +467,7 @@ func (c *Classifier) predict(in *onnx.Tensor, input string,
 			p.MutualInformation = t.F32()[i]
 		}
 		if !p.finite() {
-			*p = Prediction{Item: p.Item}
+			*p = Prediction{Item: p.Item, Pixels: p.Pixels}
 		}
 		for k, v := range p.Probabilities {
 			if v < 0 || v > 1.0001 {

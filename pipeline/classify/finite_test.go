@@ -37,13 +37,18 @@ func levels(t *testing.T, c *Classifier, of []uint8) imagefile.Source {
 	return src
 }
 
+// logs is an extractor of one feature, which is NaN above 200.
+func logs() *build.Builder {
+	b := build.New("front")
+	x := b.Cast(b.Input("images", onnx.Uint8, "n", 1, 1, 1), onnx.Float32)
+	b.Output("features", b.Reshape(b.Log(b.Sub(b.F32(200), x)), 0, 1))
+	return b
+}
+
 // TestNotFinite: images of which the extractor's features are not finite are bad ones, all of them
 // named, and others are classified. An error of anything else comes alone.
 func TestNotFinite(t *testing.T) {
-	b := build.New("front")
-	x := b.Cast(b.Input("images", onnx.Uint8, "n", 1, 1, 1), onnx.Float32)
-	b.Output("features", b.Reshape(b.Log(b.Sub(b.F32(200), x)), 0, 1)) // NaN above 200
-	m := must.Get(models.NewClassifier(models.ClassifierParts{Features: must.Get(b.Model())(t),
+	m := must.Get(models.NewClassifier(models.ClassifierParts{Features: must.Get(logs().Model())(t),
 		Heads: onnx.NewTensor([]float64{1, -1, 0, 0}, 1, 2, 2)}, models.Manifest{Classes: []string{"a", "b"}}))(t)
 	e := must.Get(pure.New(engine.Options{Threads: 1}))(t)
 	c := must.Get(New(e, m, must.Get(models.ReadManifest(m))(t)))(t)
@@ -96,6 +101,32 @@ func TestNotFinite(t *testing.T) {
 			t.Errorf("%v, skip %v: done %q, bad %q, %v; want %q and %q", v.levels, v.skip, done, bad, err,
 				v.done, v.bad)
 		}
+	}
+}
+
+// TestNotFiniteAlone: two files of one picture without finite probabilities are copies, as those of
+// any other picture are: counts with noise change by one image at most.
+func TestNotFiniteAlone(t *testing.T) {
+	m := must.Get(models.NewClassifier(models.ClassifierParts{Features: must.Get(logs().Model())(t),
+		Heads: onnx.NewTensor([]float64{1, -1, 0, 0}, 1, 2, 2)}, models.Manifest{Classes: []string{"a", "b"}}))(t)
+	e := must.Get(pure.New(engine.Options{Threads: 1}))(t)
+	c := must.Get(New(e, m, must.Get(models.ReadManifest(m))(t)))(t).Alone()
+	src, _ := must.Get2(imagefile.OpenFiles([]string{"0.png", "1.png"}, func(path string) ([]byte, error) {
+		im := image.NewGray(image.Rect(0, 0, 1, 1))
+		im.SetGray(0, 0, color.Gray{Y: 250})
+		enc := png.Encoder{CompressionLevel: png.NoCompression}
+		if path == "0.png" {
+			enc.CompressionLevel = png.BestCompression
+		}
+		var data bytes.Buffer
+		err := enc.Encode(&data, im)
+		return data.Bytes(), err
+	}, imagefile.Options{Fit: c.Fit, Optional: true, MaxItems: 9}))(t)
+	n := 0
+	do, copies := Distinct(func(ps []Prediction) error { n += len(ps); return nil })
+	left, err := c.Images(t.Context(), src, false, do)
+	if len(left) != 0 || err != nil || n != 1 || *copies != 1 {
+		t.Errorf("%d images, %d copies, left %v, %v; want 1 and 1", n, *copies, left, err)
 	}
 }
 
