@@ -384,7 +384,8 @@ func (s *server) openStore(ctx context.Context) (err error) {
 		return err
 	}
 	if s.lost, err = s.store.Hold(ctx, s.signer.PublicText(), s.log); err == nil {
-		if err = s.store.Alone(ctx, s.round.Round, s.signer.PublicText()); err != nil {
+		err = s.store.Alone(ctx, s.round.Round, s.signer.PublicText())
+		if errors.Is(err, store.ErrGraph) {
 			err = usageError(err)
 		}
 	}

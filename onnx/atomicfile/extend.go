@@ -49,8 +49,8 @@ func Extend(path string, limit int, next func(lines []byte) ([]byte, error),
 	if last := content[whole:]; len(last) > 0 {
 		if !json.Valid(last) {
 			return fmt.Errorf("its last line, of %d bytes, has no end: a program was stopped while it "+
-				"wrote, or the file was shortened; bring the whole file back, end the line if it "+
-				"is whole, or remove it if nothing came of it", len(last))
+				"wrote, or the file was shortened; bring the whole file back, end that line if it "+
+				"is whole, or remove that line alone if nothing came of it", len(last))
 		}
 		end = "\n"
 	}

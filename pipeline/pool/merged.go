@@ -55,10 +55,10 @@ func ReadSigned(path string, workers *identity.Roster) ([]byte, error) {
 }
 
 // ReadMerged adds files to a merger, each an upload or a part, which workers sign ([ReadSigned]).
-// Round and graph are those of most clients. Of a client with two uploads neither is added. So who
-// is left out depends on no order. bad are the errors of those that cannot be used. An error of
-// files together ([merge.TogetherError]) ends it. progress is told of each; nil: nobody asks. It
-// goes on after a bad file, so that all are told of at once.
+// Round and graph are those of most clients. Of a client with two unlike uploads neither is added,
+// and of copies the first. So who is left out depends on no order. bad are the errors of those that
+// cannot be used. An error of files together ([merge.TogetherError]) ends it. progress is told of
+// each; nil: nobody asks. It goes on after a bad file, so that all are told of at once.
 // Files are read twice, since memory has no room for all of them.
 func ReadMerged(paths []string, m *merge.Merger, workers *identity.Roster,
 	progress func(stage string, done, total int)) (bad []error, err error) {

@@ -71,7 +71,8 @@ func newMetrics(s *Server) *metrics {
 			"1 while no version has taken the place of one that holds a withdrawn upload.",
 			func() int { return one(s.stale()) }),
 		count("fmp_erasure_pending",
-			"1 while bytes of withdrawn or replaced uploads are still to be erased from the state.",
+			"1 while bytes of withdrawn or replaced uploads are still to be erased from the state, "+
+				"or withdrawals to be recorded.",
 			func() int { return one(s.owes()) }),
 		count("fmp_state_free_bytes",
 			"Free bytes on the disk of the state; -1 where the system or an external store "+

@@ -75,8 +75,9 @@ func (st *Status) html(joins bool) g.Node {
 			g.If(st.Unserved != "", h.P(h.Class("bad"),
 				g.Text("The latest classifier makes no predictions here: "+st.Unserved))),
 			g.If(st.Unerased, h.P(h.ID("unerased"), h.Class("bad"),
-				g.Text("Bytes of withdrawn or replaced uploads are still to be erased: the disk "+
-					"of the state lacks room, or the store does not answer."))),
+				g.Text("Bytes of withdrawn or replaced uploads are still to be erased, or "+
+					"withdrawals to be recorded: a disk lacks room, the record cannot be "+
+					"written, or the store does not answer."))),
 			section("Classifier", "None yet.", st.classifier(round)),
 			section(fmt.Sprintf("Refused (%d)", len(st.Refused)), "Nothing.",
 				list(st.Refused, []g.Node{

@@ -342,9 +342,9 @@ func (s *Server) stored(ctx context.Context, in *inputs) error {
 // publish stores a version and serves it. Under publishing it looks once more whether the pooling
 // was ended: a withdrawal that came before has ended it, and one that comes later finds the
 // version. unsure is set while it is not known whether the record was stored.
-// Numbers of versions begin at 1, and each is one more than those that are known, by the state or by
-// the record of withdrawals. A version whose file the engine cannot open is published all the same, and said to make no
-// predictions.
+// Numbers of versions begin at 1. Each is one more than the highest that the state or the record of
+// withdrawals knows. A version whose file the engine cannot open is published all the same, and
+// said to make no predictions.
 func (s *Server) publish(ctx context.Context, in inputs,
 	made *Pooled) (v store.Version, err error) {
 	summary, err := json.Marshal(made.Summary)

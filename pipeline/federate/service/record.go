@@ -134,13 +134,14 @@ func (s *Server) again(ctx context.Context, w *wire.Withdrawal) error {
 	if err != nil {
 		return err
 	}
-	stored.Receipt.Upload, stored.Receipt.Graph = w.Upload, w.Graph // the state may have an earlier one
+	// the state may have an earlier one
+	stored.Receipt.Upload, stored.Receipt.Graph = w.Upload, w.Graph
 	held, err := s.holding(ctx, w.Client)
 	if err != nil {
 		return err
 	}
-	s.Log.Warn("the state is older than the record of withdrawals: an upload that was withdrawn is "+
-		"taken out again", "client", w.Client, "withdrawn", w.Time)
+	s.Log.Warn("the state is older than the record of withdrawals: a withdrawal is noted again, and "+
+		"the client's upload in the state is taken out", "client", w.Client, "withdrawn", w.Time)
 	err = s.Store.Withdraw(ctx, stored, store.Gone{Time: w.Time, By: w.By, Held: held}, nil)
 	if err == nil {
 		s.later(s.takeOut(ctx, stored))

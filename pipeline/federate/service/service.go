@@ -138,7 +138,7 @@ type Server struct {
 	unserved string                  // why the latest makes no predictions; empty if it makes some
 	// suspected is when the helper logged last that somebody asked with another secret
 	suspected time.Time
-	unerased  bool   // a deletion failed that eraseRest is to bring to its end
+	unerased  bool   // a deletion or a record failed that eraseRest is to bring to its end
 	cause     string // traceparent of the last request that brought an upload
 	// in a round of one classifier: the set of clients in it is fixed; no more uploads are accepted
 	settled bool
@@ -150,9 +150,9 @@ type Server struct {
 	// unsure is whether the state may have versions that are not in versions, and parts of some
 	// that are not listed; publishing guards it.
 	unsure bool
-	// recorded are the receipts of the record of withdrawals by client, missing the versions that it says
-	// held an upload and that the state lacks, floor the highest number of a version that it names.
-	// publishing guards recorded.
+	// recorded are the receipts of the record of withdrawals by client; publishing guards it. missing
+	// are the versions that it says held an upload and that the state lacks. floor is the highest
+	// number of a version that is known; mu guards it.
 	recorded map[string]*wire.Withdrawal
 	missing  []wire.VersionRef
 	floor    int

@@ -30,7 +30,8 @@ type Status struct {
 	// Withdrawn are the clients that withdrew, at most 1,000, sorted by name.
 	Withdrawn []WithdrawnStatus `json:"withdrawn"`
 	// Unerased says that bytes of withdrawn or replaced uploads are still to be erased from the
-	// state, for want of space or of an answer of the store.
+	// state, or withdrawals to be recorded, for want of space, of an answer of the store, or of the
+	// record's file.
 	Unerased bool `json:"unerased,omitempty"`
 	// Versions are the versions of the classifier, the latest last; Failure says why there is no
 	// newer one, if pooling failed or too few uploads were in at the deadline.

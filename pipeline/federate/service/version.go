@@ -39,7 +39,7 @@ func (s *Server) find(name string) (v VersionStatus, err error) {
 			return v, nil
 		}
 	}
-	return v, refusef(wire.NoVersion, "version %.20q; there are 1 to %d", name,
+	return v, refusef(wire.NoVersion, "version %.20q is none of this round's; the latest is %d", name,
 		versions[len(versions)-1].Number)
 }
 

@@ -226,10 +226,9 @@ func (s *Server) halt() {
 }
 
 // takeOut stops the use of versions that hold an upload whose withdrawal is noted, and deletes all
-// that the state holds of its client: a receipt is given only where that is done and recorded. It also ends a
-// withdrawal that an earlier request left midway. Deletions that fail are left to eraseRest.
-// The caller holds
-// publishing.
+// that the state holds of its client. A receipt is given only where that is done and recorded. It
+// also ends a withdrawal that an earlier request left midway. Deletions that fail are left to
+// eraseRest. The caller holds publishing.
 func (s *Server) takeOut(ctx context.Context, noted *store.Record) error {
 	s.exclude(noted)
 	s.later(errors.Join(s.dropEvaluations(ctx), s.dropVoid(ctx))) // the withdrawal stands

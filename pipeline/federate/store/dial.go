@@ -122,9 +122,9 @@ func (s *Store) unopened(name string, err error) error {
 
 // Connect connects to NATS servers by URL, under a client name that they display. It reconnects
 // without limit, to whichever server is available. A server is asked again after half a second and
-// a jitter of up to a quarter of a second, with TLS of up to a second. Servers on other machines must have TLS under
-// any scheme of their URLs: the connection carries credentials and uploads. Credentials must be
-// readable by their owner alone ([identity.ReadSecret]).
+// a jitter of up to a quarter of a second, with TLS of up to a second. Servers on other machines
+// must have TLS under any scheme of their URLs: the connection carries credentials and uploads.
+// Credentials must be readable by their owner alone ([identity.ReadSecret]).
 func Connect(o Options, name string) (*nats.Conn, error) {
 	opts := []nats.Option{nats.Name(name), nats.MaxReconnects(-1),
 		nats.ReconnectWait(500 * time.Millisecond),

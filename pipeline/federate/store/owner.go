@@ -37,9 +37,9 @@ var errFolder = fmt.Errorf("%w, in its folder (--nats-listen, which is for worke
 // which another process may take it. Clocks of two machines are never compared.
 var renewEvery, holdFor = 2 * time.Second, 12 * time.Second
 
-// hold is a process's hold on a state of external servers: a record of the owner that one process
-// alone can renew. NATS takes a write of it only in place of the revision that the writer knows. Of
-// two processes that write at once, one thus learns that it has lost.
+// hold is a process's hold on a state that other processes reach: a record of the owner that one
+// process alone can renew. NATS takes a write of it only in place of the revision that the writer
+// knows. Of two processes that write at once, one thus learns that it has lost.
 type hold struct {
 	kv       jetstream.KeyValue
 	mine     owner
@@ -150,29 +150,35 @@ func otherServer(was, is string) error {
 		"back that one's server.key, or give the round another number", was, is)
 }
 
-// Alone returns an error where the round has uploads of another client graph that this server took,
-// or keeps in quarantine: nobody could withdraw them, as clients speak to the graph that is served. It
-// lists the streams of the servers, and reads the uploads of such a graph.
+// ErrGraph means that the round has uploads of another client graph.
+var ErrGraph = errors.New("a round keeps its client graph")
+
+// Alone returns an error of [ErrGraph] where the round has uploads of another client graph that
+// this server took, or keeps in quarantine. Nobody could withdraw them, as clients speak to the
+// graph that is served. It lists the streams of the servers, and reads the uploads of such a graph.
 func (s *Store) Alone(ctx context.Context, round uint64, server string) error {
+	var graphs []string // all of them before one is read: one deadline bounds the listing
 	names := s.js.StreamNames(ctx)
 	for name := range names.Name() {
 		graph, is := strings.CutPrefix(name, fmt.Sprintf("KV_fmp-%d-", round))
 		graph, of := strings.CutSuffix(graph, "-uploads")
-		if !is || !of || Name(round, graph) == s.name {
-			continue
+		if is && of && Name(round, graph) != s.name {
+			graphs = append(graphs, graph)
 		}
+	}
+	if err := names.Err(); err != nil {
+		return fmt.Errorf("store: listing the rounds: %w", err)
+	}
+	for _, graph := range graphs {
 		other := &Store{conn: s.conn, js: s.js, name: Name(round, graph)}
 		n, err := other.taken(ctx, server)
 		if err != nil {
 			return fmt.Errorf("store: state %s: %w", other.name, err)
 		}
 		if n > 0 {
-			return fmt.Errorf("store: round %d has %d uploads of the client graph %s: put that graph "+
-				"back, or give this one a round of another number", round, n, graph)
+			return fmt.Errorf("store: %w: round %d has uploads of the client graph %s, %d in all: put "+
+				"that graph back, or give this one a round of another number", ErrGraph, round, graph, n)
 		}
-	}
-	if err := names.Err(); err != nil {
-		return fmt.Errorf("store: listing the rounds: %w", err)
 	}
 	return nil
 }

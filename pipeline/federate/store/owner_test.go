@@ -322,7 +322,7 @@ func TestAlone(t *testing.T) {
 		served := must.Get(Open(t.Context(), Name(1, "0123456789abcdef"), o))(t)
 		err := served.Alone(t.Context(), 1, "key")
 		if c.refused {
-			must.Fail(0, err)(t, "has 1 uploads of the client graph "+c.name[len("fmp-1-"):]+": put", c.name)
+			must.Fail(0, err)(t, "has uploads of the client graph "+c.name[len("fmp-1-"):]+", 1 in all: put", c.name)
 		} else if err != nil {
 			t.Errorf("%+v: %v", c, err)
 		}
