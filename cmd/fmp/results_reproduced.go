@@ -16,11 +16,11 @@ func newResultsReproducedCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reproduced KEPT MADE",
 		Short: "Say whether a run that was made again has the figures of the kept one",
-		Long: `Compare two runs of the same settings, cell by cell: a cell is one method on one repeat. MADE may have
-fewer repeats and methods than KEPT. A cell is equal where all that results.jsonl holds of it is, to
-the last bit, and close where each figure differs by 1e-6 at most, of figures above 1 relative to
-them. Other cells are changed: they are listed, and end the command with exit code 1. Settings,
-models and data in which the runs differ are named.`,
+		Long: `Compare two runs of the same settings, cell by cell: a cell is one method on one repeat. MADE may
+have fewer repeats and methods than KEPT. A cell is equal where all that results.jsonl holds of it
+is, to the last bit. It is close where each figure differs by 1e-6 at most, of figures above 1
+relative to them. Other cells are changed: they are listed, and end the command with exit code 1.
+Settings, models and data in which the runs differ are named.`,
 		Example: `  fmp run --config runs/kept/config.yaml --seeds 1 --out runs/again
   fmp results reproduced runs/kept runs/again`,
 		Args: rangeArgs(2, 2, "KEPT and MADE"),

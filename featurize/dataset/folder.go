@@ -51,14 +51,14 @@ type imageFile struct {
 const decodedAtOnce = 256 << 20
 
 // openFolder reads images sorted into one folder per class: train/CLASS/... and test/CLASS/..., or
-// CLASS/..., of which one in five becomes a test image. The images of a class are
-// ordered, and its test images chosen, by a hash of class and file name: both stay the same when
-// files are added. Classes are spread evenly. Images are grey if all files are. They are resized to
-// fit; where its size is 0 and theirs differ, to the median height and width, at most 256, by
-// Catmull-Rom interpolation; transparent pixels show white. Where images cannot be read, the error names them all; with o.Skip they are left out, and
-// a note names them. Copies of a file count once, and no training image is a copy of a test image.
-// Where the pixels take more than o.Hold bytes, these are files without a
-// readable header: the others are decoded later.
+// CLASS/..., of which one in five becomes a test image. The images of a class are ordered, and its
+// test images chosen, by a hash of class and file name: both stay the same when files are added.
+// Classes are spread evenly. Images are grey if all files are. They are resized to fit; where its
+// size is 0 and theirs differ, to the median height and width, at most 256, by Catmull-Rom
+// interpolation; transparent pixels show white. Where images cannot be read, the error names them
+// all; with o.Skip they are left out, and a note names them. Copies of a file count once, and no
+// training image is a copy of a test image. Where the pixels take more than o.Hold bytes, these
+// are files without a readable header: the others are decoded later.
 func openFolder(ctx context.Context, dir string, o Options) (*Dataset, error) {
 	fit := o.Fit
 	if fit.H < 0 || fit.W < 0 || fit.H > MaxSide || fit.W > MaxSide ||

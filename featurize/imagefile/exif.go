@@ -117,8 +117,8 @@ func tiffBits(im image.Image, data []byte) {
 }
 
 // tiffFault returns an error for a first directory that says of its pixels something that
-// golang.org/x/image 0.47 reads wrongly, or refuses as a damaged file. In faxes alone it knows bytes
-// whose first bit is the lowest.
+// golang.org/x/image 0.47 reads wrongly, or refuses as a damaged file. In faxes alone it knows
+// bytes whose first bit is the lowest.
 func tiffFault(d []byte) error {
 	const lowestFirst, planes, rgb, associated, unassociated = 2, 2, 2, 1, 2
 	c, _ := tiffNumber(d, tiffCompression)
@@ -138,8 +138,8 @@ func tiffFault(d []byte) error {
 		return errors.New("a TIFF with a plane for each channel (PlanarConfiguration 2), which " +
 			"is not read: save it as PNG")
 	case colour == rgb && samples > 3 && !alpha:
-		return fmt.Errorf("a TIFF with %d channels, the further ones not said to be one of alpha "+
-			"(ExtraSamples 1 or 2), which is not read: save it as PNG", samples)
+		return fmt.Errorf("a TIFF of %d channels, which is not read unless the fourth and last is "+
+			"alpha (ExtraSamples 1 or 2): save it as PNG", samples)
 	}
 	return nil
 }

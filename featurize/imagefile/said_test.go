@@ -74,7 +74,7 @@ func TestUnreadTIFF(t *testing.T) {
 		"planes":          {rgb(3, [2]byte{28, 2}), "(PlanarConfiguration 2), which is not read: save it as PNG"},
 		"one plane":       {rgb(3, [2]byte{28, 1}), ""},
 		"unsaid channel":  {rgb(4), "4 channels"},
-		"unknown channel": {rgb(4, [2]byte{82, 0}), "(ExtraSamples 1 or 2), which is not read: save it as PNG"},
+		"unknown channel": {rgb(4, [2]byte{82, 0}), "is alpha (ExtraSamples 1 or 2): save it as PNG"},
 		"five channels":   {rgb(5, [2]byte{82, 1}), "5 channels"},
 		"BigTIFF":         {[]byte("II+\x00\x08\x00\x00\x00\x10\x00"), "a BigTIFF image, a format that is not read"},
 	} {

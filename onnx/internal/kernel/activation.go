@@ -38,8 +38,8 @@ func init() {
 	)
 }
 
-// mishEnd is from where on downwards x tanh(log(1 + e^x)) is 0, its limit at -Inf; mishEnd32 is that
-// of float32.
+// mishEnd is from where on downwards x tanh(log(1 + e^x)) is 0, its limit at -Inf; mishEnd32 is
+// that of float32.
 const mishEnd, mishEnd32 = -1000, -110
 
 // sigmoid is 1 / (1 + e^-x), by the one of two forms whose exponential cannot overflow.
