@@ -110,7 +110,7 @@ func TestHoldInFolder(t *testing.T) {
 	alone.Close()
 	out = start()
 	other := must.Get(Open(t.Context(), "fmp-2", in))(t)
-	outside, lost := must.Get2(held(t, out, "key"))(t)
+	_, lost := must.Get2(held(t, out, "key"))(t)
 	other.Close()
 	alone, _ = must.Get2(held(t, Options{Dir: in.Dir}, "key"))(t)
 	alone.Close()

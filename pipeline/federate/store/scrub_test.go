@@ -238,7 +238,7 @@ func (l *lines) text() string {
 
 func (l *lines) has(t *testing.T, want string) {
 	t.Helper()
-	for range 100 {
+	for range 1000 {
 		if strings.Contains(l.text(), want) {
 			return
 		}
