@@ -35,6 +35,29 @@ func read(m *onnx.Model, o Options, dataCh int) (signature, error) {
 	return s, err
 }
 
+// channelsLast reports whether an input of four dimensions has its channels last, by a layout, in
+// any case of its letters, or by the dimension of 1 or 3. Where both are, or neither is, the order
+// is open.
+func channelsLast(in onnx.ValueInfo, layout string) (bool, error) {
+	switch strings.ToUpper(layout) {
+	case "NCHW":
+		return false, nil
+	case "NHWC":
+		return true, nil
+	}
+	isCh := func(d onnx.Dim) bool { return d.Size == 1 || d.Size == 3 }
+	first, last := isCh(in.Shape[1]), isCh(in.Shape[3])
+	if !first && !last && in.Shape[1].IsKnown() && in.Shape[3].IsKnown() {
+		return false, fmt.Errorf("input %q is %s, of which no axis has 1 or 3 channels; export "+
+			"the model for grey or RGB images", in.Name, showShape(in.Shape))
+	}
+	if first == last {
+		return false, fmt.Errorf("input %q is %s, which may be NCHW or NHWC; say which with "+
+			"extractor.layout", in.Name, showShape(in.Shape))
+	}
+	return last, nil
+}
+
 // readInput is read without the choice of the features. A side that the model leaves open is that
 // of the options, and channels are the data's. All sizes are checked against their bounds.
 func readInput(m *onnx.Model, o Options, dataCh int) (signature, error) {
@@ -57,23 +80,8 @@ func readInput(m *onnx.Model, o Options, dataCh int) (signature, error) {
 		// A shape that is not stated is four open dimensions.
 		in.Shape = onnx.Shape("", "", "", "")
 	}
-	isCh := func(d onnx.Dim) bool { return d.Size == 1 || d.Size == 3 }
-	switch strings.ToUpper(o.Layout) {
-	case "NCHW":
-	case "NHWC":
-		s.nhwc = true
-	default:
-		// A dimension of 1 or 3 is the channels; where both are, or neither is, the order is open.
-		first, last := isCh(in.Shape[1]), isCh(in.Shape[3])
-		if !first && !last && in.Shape[1].IsKnown() && in.Shape[3].IsKnown() {
-			return s, fmt.Errorf("input %q is %s, of which no axis has 1 or 3 channels; export "+
-				"the model for grey or RGB images", in.Name, showShape(in.Shape))
-		}
-		if first == last {
-			return s, fmt.Errorf("input %q is %s, which may be NCHW or NHWC; say which with "+
-				"extractor.layout", in.Name, showShape(in.Shape))
-		}
-		s.nhwc = last
+	if s.nhwc, err = channelsLast(in, o.Layout); err != nil {
+		return s, err
 	}
 	ch, h, w := in.Shape[1], in.Shape[2], in.Shape[3]
 	if s.nhwc {

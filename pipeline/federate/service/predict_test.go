@@ -168,7 +168,8 @@ func TestPredictions(t *testing.T) {
 		{grey("[1, 16000000, 2, 1]", 1), "allowed are 16000000 in all"},
 		{grey("[1000, 400, 400, 1]", 1), "allowed are 33554432 bytes"},
 		{[]byte(`{"inputs": []}`), "want one"},
-		{infer(fmt.Sprintf("[2, %d]", dx), rows(1, dx)[:len(rows(1, dx))-1]+","+strings.ReplaceAll(rows(1, dx), "0.5", "3e38")[1:]),
+		{infer(fmt.Sprintf("[2, %d]", dx), rows(1, dx)[:len(rows(1, dx))-1]+","+
+			strings.ReplaceAll(rows(1, dx), "0.5", "3e38")[1:]),
 			"feature row 1: no finite probabilities"},
 	} {
 		refused(inferPath, "application/json", string(c.body), c.want)
