@@ -5,6 +5,7 @@
 set -u
 cd "$(dirname "$0")/../.."
 fmp=${FMP:-bin/fmp} changed=0
+: "${1:?name kept runs, such as docs/results/one/digits}"
 for run; do
 	made=runs/again/${run#docs/results/}
 	# shellcheck disable=SC2086

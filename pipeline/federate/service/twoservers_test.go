@@ -104,18 +104,24 @@ func (p *pair) join(client string) {
 // isSum reports whether a sum is that of the clients and noise of two servers.
 func (p *pair) isSum(t *testing.T, got *privacy.Release, clients ...string) {
 	t.Helper()
+	if square := p.noise(t, got, clients...); square < 1.2 || square > 3.2 { // of a hundred numbers
+		t.Errorf("mean square of the noise %.2f in one server's variance; want 2", square)
+	}
+}
+
+// noise returns the mean square of a sum less that of the clients, in one server's variance: 2 is
+// expected of two servers.
+func (p *pair) noise(t *testing.T, got *privacy.Release, clients ...string) (square float64) {
+	t.Helper()
 	want := privacy.NewRelease(got.Classes, got.K)
 	for _, c := range clients {
 		must.Do(t, want.Add(p.sums(c)))
 	}
 	sigma := float64(p.leader.round.Privacy.NoiseSteps(got.Classes))
-	var square float64
 	for i, v := range got.Values {
 		square += math.Pow(float64(v-want.Values[i])/sigma, 2) / float64(len(got.Values))
 	}
-	if square < 1.2 || square > 3.2 { // 2 expected, of a hundred numbers
-		t.Errorf("mean square of the noise %.2f in one server's variance; want 2", square)
-	}
+	return square
 }
 
 // TestTwoServers: neither server takes what is the other's or cannot be proved; the sum is that of
