@@ -582,13 +582,7 @@ type mergeCluster struct {
 
 func newMergeCluster(t *testing.T, clients, liar int) (*mergeCluster, *store.Store) {
 	c := &mergeCluster{t: t, uploads: map[string][]byte{}, lies: map[string]bool{}}
-	c.urls, c.servers = natsCluster(t, "")
-	var st *store.Store
-	must.Do(t, c.again(func(ctx context.Context) (err error) {
-		st, err = store.Open(ctx, "fmp-test",
-			store.Options{URL: strings.Join(c.urls, ","), Replicas: 3})
-		return err
-	}))
+	st := c.open()
 	t.Cleanup(func() { st.Close() })
 	s := newSimulated(t)
 	var writes errgroup.Group
@@ -616,13 +610,35 @@ func newMergeCluster(t *testing.T, clients, liar int) (*mergeCluster, *store.Sto
 	return c, st
 }
 
-// again repeats an operation until it succeeds, as a server of a round does. Its context has no
-// deadline, as a server's has none: NATS would wait until then for the answers of a server that
-// died.
-func (c *mergeCluster) again(do func(context.Context) error) error {
+// open opens a round on three NATS servers. On a busy machine the copies of a bucket may be left
+// without a leader: other servers take the place of those.
+func (c *mergeCluster) open() (st *store.Store) {
+	var err error
+	for range 3 {
+		c.urls, c.servers = natsCluster(c.t, "")
+		err = c.again(time.Minute, func(ctx context.Context) (err error) {
+			st, err = store.Open(ctx, "fmp-test",
+				store.Options{URL: strings.Join(c.urls, ","), Replicas: 3})
+			return err
+		})
+		if err == nil {
+			break
+		}
+		for _, s := range c.servers {
+			s.Shutdown()
+		}
+	}
+	must.Do(c.t, err)
+	return st
+}
+
+// again repeats an operation until it succeeds, as a server of a round does, or until the time is
+// over. Its context has no deadline, as a server's has none: NATS would wait until then for the
+// answers of a server that died.
+func (c *mergeCluster) again(most time.Duration, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(c.t.Context())
 	defer cancel()
-	defer time.AfterFunc(4*time.Minute, cancel).Stop()
+	defer time.AfterFunc(most, cancel).Stop()
 	for {
 		if err := do(ctx); err == nil || ctx.Err() != nil {
 			return err
@@ -738,7 +754,7 @@ func TestMergeCluster(t *testing.T) {
 	merged := make(chan error, 1)
 	var made *service.Pooled
 	go func() {
-		merged <- c.again(func(ctx context.Context) (err error) {
+		merged <- c.again(4*time.Minute, func(ctx context.Context) (err error) {
 			made, err = c.pooling.merged(ctx, slices.Clone(c.members))
 			return err
 		})
