@@ -20,14 +20,15 @@ import (
 	"fmp/pipeline/federate/wire"
 )
 
-// approvedFlag is where the extractors are listed that may run on this owner's images.
+// approvedFlag is where the extractors are listed that may run on this owner's images. "" is the
+// default, which approvedFile resolves.
 func approvedFlag(f *pflag.FlagSet) *string {
 	return f.String("approved", "", "file of the extractors that may run on the images (default: "+
 		"fmp/approved in the user's folder for configuration)")
 }
 
 // approvedFile is the list that the flag names, else the one in the user's folder. The file need
-// not be there yet.
+// not be there yet. An error is that of a user without such a folder.
 func approvedFile(flag string) (client.Approved, error) {
 	if flag != "" {
 		return client.Approved{Path: flag}, nil
@@ -52,6 +53,7 @@ func described(c *client.Client) string {
 }
 
 // untrustedError is the refusal of an extractor that nobody approved, with the flag that does so.
+// It has exit code 5, and execute prints the command line that approves.
 type untrustedError struct {
 	err    error
 	digest string
@@ -61,6 +63,7 @@ func (e *untrustedError) Error() string { return e.err.Error() }
 func (e *untrustedError) Unwrap() error { return e.err }
 
 // terminal is where a person answers; nil where there is none. Tests put their own in its place.
+// Standard input that is a file or a pipe is nobody's answer.
 var terminal = func() io.Reader {
 	if term.IsTerminal(int(os.Stdin.Fd())) {
 		return os.Stdin
@@ -72,7 +75,7 @@ var terminal = func() io.Reader {
 // known, one that was approved for the scope, or one that the owner says yes to, with its digest on
 // the command line or at the terminal. A yes is written down for the scope. A digest on the command
 // line that is another extractor's is an error, also where the extractor is known: the script means
-// another graph.
+// another graph. No image has been read by then, and nothing sent.
 func trust(ctx context.Context, c *client.Client, scope, file, yes string, log io.Writer) error {
 	digest := c.Parsed.Extractor
 	if yes != "" && yes != digest {
@@ -103,7 +106,8 @@ func trust(ctx context.Context, c *client.Client, scope, file, yes string, log i
 }
 
 // ask returns nil where a person at the terminal says yes. The read of the terminal cannot be
-// interrupted, and is left behind where the context ends.
+// interrupted, and is left behind where the context ends. Only the word yes counts, and a line of 1
+// KiB at most is read.
 func ask(ctx context.Context, unknown *client.UnknownError, log io.Writer) error {
 	from := terminal()
 	if from == nil {
@@ -131,7 +135,7 @@ func ask(ctx context.Context, unknown *client.UnknownError, log io.Writer) error
 
 // withYes is a command line that approves an extractor, as it is typed in a shell. A word of other
 // characters than these is quoted by POSIX rules. The flag goes last: of a flag that is given twice
-// the last value counts.
+// the last value counts. The whole command is printed, so that it can be pasted.
 func withYes(args []string, digest string) string {
 	text := "fmp-edge"
 	for _, a := range append(slices.Clone(args), "--"+yesFlag, digest) {
@@ -145,6 +149,7 @@ func withYes(args []string, digest string) string {
 	return text
 }
 
+// It reads no image, and asks no question: to give the command is the answer.
 var approveCommand = command{
 	name: "approve", args: "GRAPH",
 	short: "Let the extractor of a client graph run on this owner's images",
@@ -180,7 +185,8 @@ pull, need it not; compress and join ask about any other.`,
 // Flags of the commands that run a model: whose signature it must have.
 const signedBy, signatureOf = "signed-by", "signature"
 
-// signerFlags declares them; checkSigned reads them by name from any set that has them.
+// signerFlags declares them; checkSigned reads them by name from any set that has them. Both are
+// texts, "" for none.
 func signerFlags(f *pflag.FlagSet) {
 	f.String(signedBy, "", "public key (PEM, P-256) that must have signed the model (fmp sign)")
 	f.String(signatureOf, "",
@@ -189,7 +195,8 @@ func signerFlags(f *pflag.FlagSet) {
 
 // checkSigned reports whether a model of a SHA-256 is signed as the flags require: by the signature
 // that they name, else by the one given, else by that beside the model. Without --signed-by every
-// model is taken.
+// model is taken. given is a bundle's bytes, nil for none. A signature that does not hold is no
+// usage error (exit code 1).
 func checkSigned(f *pflag.FlagSet, model, digest string, given []byte) error {
 	by, path := f.Lookup(signedBy).Value.String(), f.Lookup(signatureOf).Value.String()
 	if by == "" {
@@ -222,7 +229,8 @@ func checkSigned(f *pflag.FlagSet, model, digest string, given []byte) error {
 
 // checkRound reports whether a round's client graph, which need not be here yet, is signed as the
 // flags require: by the signature that the server hands out, unless they name another. The graph is
-// used only if it has the round's SHA-256, so that the flags are then done with.
+// used only if it has the round's SHA-256, so that the flags are then done with. Both flags are set
+// to "" at the end: compress would look for a signature beside its copy of the graph.
 func checkRound(f *pflag.FlagSet, d *wire.Description) error {
 	if f.Lookup(signedBy).Value.String() != "" && f.Lookup(signatureOf).Value.String() == "" &&
 		len(d.GraphSignature) == 0 {
@@ -232,6 +240,7 @@ func checkRound(f *pflag.FlagSet, d *wire.Description) error {
 	}
 	if p := f.Lookup("calibrate"); p.Changed && p.Value.String() != "0" &&
 		p.Value.String() != fmt.Sprint(d.Calibrate) {
+		// More points than the round takes would make an upload that it refuses.
 		if n, err := f.GetInt("calibrate"); err != nil || n > d.Calibrate {
 			return usagef("round %d takes up to %d calibration points, and --calibrate asks for "+
 				"%s; nothing was sent", d.Round, d.Calibrate, p.Value)

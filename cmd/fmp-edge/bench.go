@@ -19,7 +19,8 @@ import (
 	"fmp/pipeline/client"
 )
 
-// benched is the output of bench; times in milliseconds.
+// benched is the output of bench; times in milliseconds. Median and Min are of all runs, the first
+// among them.
 type benched struct {
 	// Images are those of one upload, and Threads those of one operator, 0 for one a core.
 	Images  int `json:"images"`
@@ -36,7 +37,8 @@ type benched struct {
 }
 
 // benchCommand measures uploads of noise. Each run draws the same images, so that runs do equal
-// work. Throughput is images over the median time.
+// work. Throughput is images over the median time. A private graph is measured up to its
+// coordinates, without sums and noise.
 var benchCommand = command{
 	name: "bench", args: "--model FILE",
 	short:   "Measure time and memory of a client graph on drawn images",
@@ -68,6 +70,7 @@ var benchCommand = command{
 			var times []float64
 			for range *runs {
 				start := time.Now()
+				// The generator is seeded anew for each run, so that every run has the same pixels.
 				src := &noise{n: *images, c: c.Manifest.C, r: rand.New(rand.NewPCG(1, 2))}
 				if c.Private() {
 					_, _, err = c.Coordinates(ctx, src, client.Options{})
@@ -79,6 +82,7 @@ var benchCommand = command{
 				}
 				times = append(times, ms(time.Since(start)))
 			}
+			// It is taken before the times are sorted.
 			b.First = times[0]
 			slices.Sort(times)
 			b.Min, b.Median, b.PeakMemory = times[0], times[len(times)/2], peakMemory()
@@ -97,7 +101,8 @@ var benchCommand = command{
 // ms is a time in milliseconds, to the microsecond.
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// noise is a source of random images. Labels are the classes in turn.
+// noise is a source of random images. Labels are the classes in turn. It draws uniform bytes, and
+// costs the decoding of no file.
 type noise struct {
 	n, c, at int
 	r        *rand.Rand
@@ -115,7 +120,7 @@ func (s *noise) Next(_ context.Context, dst []uint8) (imagefile.Item, error) {
 }
 
 // peakMemory is the largest resident size so far in MiB, from Linux's /proc; 0 elsewhere. VmHWM is
-// in kB.
+// in kB. The peak is of the whole process, its start among it.
 func peakMemory() float64 {
 	data, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -29,7 +29,8 @@ const (
 
 // boundedModel refuses a model file that is too large to load. Where the program chose its limit of
 // memory, the model's bytes come on top. It looks at the size alone, so that a file too large is
-// not opened.
+// not opened. External data of a model do not count here: readModel takes a file that holds all of
+// its own.
 func boundedModel(path string) error {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -45,7 +46,8 @@ func boundedModel(path string) error {
 }
 
 // readModel loads a model of one of the given kinds; any other is refused by its stated kind. An
-// embedding and a client graph both state dx, classes C and points S of an upload.
+// embedding and a client graph both state dx, classes C and points S of an upload. The classes are
+// two at least, as one class is nothing to tell apart.
 func readModel(path string, kinds ...string) (*onnx.Model, models.Manifest, error) {
 	if err := boundedModel(path); err != nil {
 		return nil, models.Manifest{}, err
@@ -72,7 +74,8 @@ func readModel(path string, kinds ...string) (*onnx.Model, models.Manifest, erro
 	return nil, f, fmt.Errorf("model %s %s; %s", path, what, wanted(kinds))
 }
 
-// wanted says which model a command wants: images a client graph, feature rows an embedding.
+// wanted says which model a command wants: images a client graph, feature rows an embedding. It
+// ends an error with the remedy.
 func wanted(kinds []string) string {
 	for _, k := range kinds {
 		if k == models.KindClient {
@@ -82,7 +85,8 @@ func wanted(kinds []string) string {
 	return "feature rows want an embedding, the file that fmp train embedding writes"
 }
 
-// openClient takes a client graph apart and makes it ready to run.
+// openClient takes a client graph apart and makes it ready to run. threads is of one operator, 0
+// for one a core.
 func openClient(path string, threads int) (*client.Client, error) {
 	m, f, err := readModel(path, models.KindClient)
 	if err != nil {
@@ -98,7 +102,7 @@ func openClient(path string, threads int) (*client.Client, error) {
 // compressRows makes the points of an upload from feature rows, [n, dx], with an embedding model.
 // The embedding is of anybody's making, and runs under the bounds of package cost. The set has one
 // point for each row, with the one-hot class behind its features: points [1, n, dx+C] and weights
-// [1, n].
+// [1, n]. The outputs are checked by client.Set, as any other numbers of a foreign model.
 func compressRows(path string, threads int, rows *onnx.Tensor,
 	labels []int) (*point.Set, models.Manifest, error) {
 	m, f, err := readModel(path, models.KindEmbedding)

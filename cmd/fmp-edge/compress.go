@@ -26,7 +26,8 @@ import (
 	"fmp/pipeline/federate/identity"
 )
 
-// written is the output of compress.
+// written is the output of compress. Size, Dx and C are those of the points; N counts calibration
+// points too.
 type written struct {
 	Upload string `json:"upload"`
 	Bytes  int    `json:"bytes"`
@@ -76,7 +77,7 @@ it says (stretch, crop or pad), by Catmull-Rom interpolation, to grey by ITU-R B
 }
 
 // compressing is the flags of compress. mostImages, mostBytes and server are set by join, and the
-// fields behind them by run.
+// fields behind them by run. join fills in the fields of the round before it calls run.
 type compressing struct {
 	// set tells flags that were given from defaults.
 	set *pflag.FlagSet
@@ -112,7 +113,7 @@ type compressing struct {
 }
 
 // compressFlags declares the flags of compress, also in the set of join's own. join sets some of
-// them by name, once it knows the round.
+// them by name, once it knows the round. --scope is for join alone, and hidden.
 func compressFlags(f *pflag.FlagSet) *compressing {
 	c := &compressing{
 		set:    f,
@@ -161,7 +162,8 @@ func compressFlags(f *pflag.FlagSet) *compressing {
 }
 
 // check returns an error for flags that are wrong for any files. No file is read, and none is
-// looked for.
+// looked for. Flags of private rounds are checked later by privateFlags.fits, once the graph is
+// known.
 func (c *compressing) check() error {
 	if err := checkReading("compress", *c.threads, *c.pixels, *c.onBad); err != nil {
 		return err
@@ -196,7 +198,8 @@ func (c *compressing) check() error {
 }
 
 // run checks flags and files, has the extractor approved, and makes the upload. No image is read
-// before the approval.
+// before the approval. The order is: flags, graph, signature, kind of round, approval, places of
+// outputs, images.
 func (c *compressing) run(ctx context.Context, args []string, stdout, log io.Writer) error {
 	if err := c.check(); err != nil {
 		return err
@@ -221,6 +224,7 @@ func (c *compressing) run(ctx context.Context, args []string, stdout, log io.Wri
 	if err := trust(ctx, cl, *c.scope, *c.approved, *c.yes, log); err != nil {
 		return refused("compress", err)
 	}
+	// The table's name is of no flag, and is guarded as one.
 	release, err := outputs.Claim(foldersFile(*c.output))
 	if err != nil {
 		return refused("compress", err)
@@ -248,6 +252,7 @@ func (c *compressing) run(ctx context.Context, args []string, stdout, log io.Wri
 		}
 	}
 	c.bytes = cl.Manifest.Bytes
+	// left has an error for each image or class that is not in the upload.
 	u, left, err := cl.Upload(ctx, src, o, *c.client)
 	if err != nil {
 		return refused("compress", err)
@@ -262,7 +267,7 @@ func (c *compressing) run(ctx context.Context, args []string, stdout, log io.Wri
 }
 
 // source opens labelled images, and says which files are none. A private round lets a list name an
-// image again, as an error would tell of it.
+// image again, as an error would tell of it. The source is the caller's to close.
 func (c *compressing) source(cl *client.Client, path string,
 	log io.Writer) (imagefile.Source, imagefile.LeftOut, error) {
 	classes := cl.Classes()
@@ -281,7 +286,8 @@ func (c *compressing) source(cl *client.Client, path string,
 }
 
 // tell names the images that were left out, and says how many were copies and of how many the graph
-// made nothing. One feature that drowns the others is told of.
+// made nothing. One feature that drowns the others is told of. In a private round log is held back
+// until the reply.
 func tell(log io.Writer, cl *client.Client, left []error) {
 	for _, err := range left {
 		fmt.Fprintf(log, "fmp-edge: left out: %v\n", err)
@@ -302,7 +308,8 @@ func tell(log io.Writer, cl *client.Client, left []error) {
 }
 
 // compressRows makes an upload of feature rows. Rows are [n, dx] and labels [n], each file of 64
-// MiB at most.
+// MiB at most. Rows are float32 and labels whole numbers; both are checked before the model is
+// opened. An embedding gets no approval, as it sees features and no image.
 func (c *compressing) compressRows(ctx context.Context, args []string, stdout io.Writer) error {
 	if len(args) != 0 || *c.labels == "" {
 		return usagef("compress: --rows wants --labels and no SOURCE; got %q",
@@ -334,6 +341,7 @@ var imageNames = []string{"at-least", "approved", yesFlag, "calibrate", "secret"
 	"on-bad", "max-pixels", imagefile.ByNumberFlag}
 
 // rowsTake returns an error where a command has feature rows, and a flag that goes with images.
+// others are further flags that do not go with rows.
 func rowsTake(command string, rows bool, f *pflag.FlagSet, others ...string) error {
 	for _, name := range slices.Concat(others, imageNames) {
 		if rows && f.Changed(name) {
@@ -344,9 +352,11 @@ func rowsTake(command string, rows bool, f *pflag.FlagSet, others ...string) err
 }
 
 // write writes an upload and says so. skipped files were no images, and bad images could not be
-// read. N counts calibration points too, which the upload's own N leaves out.
+// read. N counts calibration points too, which the upload's own N leaves out. u is changed: its
+// round, client and precision are set here.
 func (c *compressing) write(ctx context.Context, stdout io.Writer, u *federate.Upload, skipped,
 	bad int) error {
+	// Only join knows the round's bound.
 	if c.mostImages > 0 && u.N > c.mostImages {
 		return usagef("compress: %d images; the round allows %d: give fewer", u.N, c.mostImages)
 	}
@@ -398,15 +408,16 @@ func ofCalibration(n int) string {
 	return fmt.Sprintf(", %d of them calibration points", n)
 }
 
-// maxFolders bounds the table of an upload's folders: 4 MiB.
+// maxFolders bounds the table of an upload's folders: 4 MiB. A line has some dozens of bytes, so
+// that this is room for 10^5 folders.
 const maxFolders = 4 << 20
 
 // foldersFile is the table of the classes that an upload's folders or labels were taken for. It
-// stays beside the upload, and is not sent.
+// stays beside the upload, and is not sent. It tells names of folders, which the upload does not.
 func foldersFile(upload string) string { return upload + ".classes.csv" }
 
 // foldersTable is the table; nil where the list is empty. It is CSV with a heading, by which aTable
-// knows it again.
+// knows it again. A row is the folder, the class, its number, and the number of images.
 func foldersTable(list []imagefile.Mapped) ([]byte, error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -423,7 +434,7 @@ func foldersTable(list []imagefile.Mapped) ([]byte, error) {
 }
 
 // enough leaves out classes of fewer images, which are not in the upload either. Several folders
-// may be of one class, whose images count together.
+// may be of one class, whose images count together. list is changed.
 func enough(list []imagefile.Mapped, atLeast int) []imagefile.Mapped {
 	images := map[int]int{}
 	for _, m := range list {
@@ -434,12 +445,12 @@ func enough(list []imagefile.Mapped, atLeast int) []imagefile.Mapped {
 }
 
 // aTable reports whether a file is the table of an upload. Another file in that place is the
-// owner's, and is not written over.
+// owner's, and is not written over. The heading alone is compared.
 func aTable(was []byte) bool { return bytes.HasPrefix(was, []byte("folder,class,number,images\n")) }
 
 // withTable is files of an upload after their table. Without classes that of an earlier upload
 // goes. It comes first, as the upload is there last. The caller gives the upload last, as [content]
-// has it.
+// has it. An empty table has nil data, which [content] has removed.
 func withTable(upload string, list []imagefile.Mapped, files ...content) ([]content, error) {
 	table, err := foldersTable(list)
 	return append([]content{{foldersFile(upload), table, aTable}}, files...), err
@@ -447,7 +458,7 @@ func withTable(upload string, list []imagefile.Mapped, files ...content) ([]cont
 
 // explainFolders says in words which folders or labels an upload's classes come from; nothing where
 // its table is not beside it. A table is data from elsewhere: it is bounded, and each line must
-// have four fields.
+// have four fields. Fields are printed as they are: the output's writer makes them harmless.
 func explainFolders(upload string) (string, error) {
 	data, err := regularfile.ReadFile(foldersFile(upload), maxFolders)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -477,7 +488,7 @@ const progressEvery = 10 * time.Second
 
 // progress returns a function that says in a log how many images of how many were read, with their
 // rate and the time left. now tells the time. Time left is elapsed/done for each image that is
-// left.
+// left. It is for one goroutine.
 func progress(log io.Writer, now func() time.Time) func(done, total int) {
 	start := now()
 	last := start

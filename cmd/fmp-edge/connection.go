@@ -27,7 +27,7 @@ import (
 )
 
 // sent is the output of join and send. Of a round with two servers it is of the leader alone: the
-// helper's receipt is a file beside the key.
+// helper's receipt is a file beside the key. Receipt is as the server signed it.
 type sent struct {
 	Upload      string        `json:"upload"`       // its file
 	ReceiptFile string        `json:"receipt_file"` // likewise
@@ -35,7 +35,8 @@ type sent struct {
 }
 
 // connection is the flags of the commands that speak to a server. The pointers are set when the
-// command line is parsed. first and second are set by open, in rounds that it accepts.
+// command line is parsed. first and second are set by open, in rounds that it accepts. join embeds
+// it, and send has one.
 type connection struct {
 	// They are the files of the key, of certificates, and of the receipt; "" is the default.
 	key, ca, receipt *string
@@ -60,13 +61,13 @@ type connection struct {
 	second *server // the helper of a private round with two servers; nil in other rounds
 }
 
-// server is a server and its round.
+// server is a server and its round. round is the description as it was when the server was asked.
 type server struct {
 	*sender.Client
 	round *wire.Description
 }
 
-// connectionFlags declares the flags that join and send share.
+// connectionFlags declares the flags that join and send share. Faults of values are told by open.
 func connectionFlags(f *pflag.FlagSet) *connection {
 	c := &connection{
 		key: f.String("key", "", "key file of this client, as fmp-edge key or fmp keys writes it"),
@@ -97,7 +98,7 @@ func (c *connection) beside(round uint64, kind string) string {
 }
 
 // besideKey is the name of a file of a round beside a key file. KEY.key becomes KEY.ROUND.KIND; a
-// name that ends otherwise is kept whole.
+// name that ends otherwise is kept whole. Files of several rounds of one key so lie side by side.
 func besideKey(key string, round uint64, kind string) string {
 	return fmt.Sprintf("%s.%d.%s", strings.TrimSuffix(key, ".key"), round, kind)
 }
@@ -105,7 +106,7 @@ func besideKey(key string, round uint64, kind string) string {
 // open reads the key and asks the server for its round. Flags and files are checked before the
 // server is asked, and the round before anything is sent. By its end nothing but requests for
 // descriptions has left this machine. Faults of flags and of the key are usage errors; those of the
-// servers are the sender's.
+// servers are the sender's. The returned three are for use without an error alone.
 func (c *connection) open(ctx context.Context, command, url string,
 	log io.Writer) (*sender.Client, *identity.Key, *wire.Description, error) {
 	if *c.key == "" {
@@ -149,7 +150,8 @@ func (c *connection) open(ctx context.Context, command, url string,
 	return s, key, d, c.openHelper(ctx, command, s, helper, d)
 }
 
-// hidden says why nothing can be withdrawn from a round, where its noise is the reason.
+// hidden says why nothing can be withdrawn from a round, where its noise is the reason. It is ""
+// for a round whose noise the clients add, and for a plain one.
 func hidden(d *wire.Description) string {
 	if d.Privacy == nil || d.Privacy.Noise == privacy.Local {
 		return ""
@@ -167,7 +169,7 @@ func checkWait(command string, wait time.Duration) error {
 }
 
 // dial asks the server at an address for its round. wait bounds how long a server that does not
-// answer is asked again.
+// answer is asked again. The sender's lines go to log, with the program's name.
 func dial(ctx context.Context, command, url, ca string, wait time.Duration,
 	log io.Writer) (*sender.Client, *wire.Description, error) {
 	s, err := sender.New(url, ca)
@@ -183,7 +185,7 @@ func dial(ctx context.Context, command, url, ca string, wait time.Duration,
 // allows returns an error where a round gives less privacy than the flags ask for. The round's
 // numbers are compared as its server states them, before any image is read. A limit on epsilon
 // limits delta too: an epsilon says less at a larger one. A delta that is no number is beyond every
-// limit.
+// limit. Trusted noise is the weakest, so that --noise trusted allows all three.
 func (c *connection) allows(command string, d *wire.Description) error {
 	switch b := d.Privacy; {
 	case b == nil && (*c.private || *c.maxEpsilon > 0 || *c.noise != "" || c.deltaAsked()):
@@ -206,7 +208,7 @@ func (c *connection) allows(command string, d *wire.Description) error {
 // openHelper asks the helper for its round where there are two servers, and reports where the two
 // do not agree. Its address is not asked of the leader, which could name itself. The two must have
 // one round, one client graph and one budget, and keys that differ. A party with both shares of an
-// upload reads the client's sums.
+// upload reads the client's sums. Two servers of one key are one party.
 func (c *connection) openHelper(ctx context.Context, command string, leader, helper *sender.Client,
 	d *wire.Description) error {
 	two := d.Server != ""
@@ -251,14 +253,15 @@ func (s *server) give(ctx context.Context, key *identity.Key, data []byte,
 }
 
 // lacks reports whether an error says that a server has no upload of a client. Other problems, and
-// errors of the network, say nothing of that.
+// errors of the network, say nothing of that. The problem's code tells it, and not its text.
 func lacks(err error) bool {
 	var p *wire.Problem
 	return errors.As(err, &p) && p.Code == wire.NoReceipt
 }
 
 // had reports whether the first server has a private upload of a round that takes nothing new. It
-// is charged no more, and not sent: a receipt alone is asked for.
+// is charged no more, and not sent: a receipt alone is asked for. An error means that it is not
+// known.
 func (c *connection) had(ctx context.Context, key *identity.Key, data []byte) (bool, error) {
 	if c.ledger == nil || !federate.IsRelease(data) ||
 		!errors.Is(c.takes("", 0), sender.ErrClosed) {
@@ -291,7 +294,8 @@ func (c *connection) sendHelper(ctx context.Context, command string, key *identi
 }
 
 // readShares reads the two shares of a round with two servers, and returns the helper's. Two shares
-// are of one upload where their nonces are equal.
+// are of one upload where their nonces are equal. The leader's file is upload itself, and the
+// helper's beside it.
 func readShares(upload string, d *wire.Description, key *identity.Key) ([]byte, error) {
 	leader, _, err := readUpload(upload)
 	if err != nil {
@@ -314,7 +318,8 @@ func readShares(upload string, d *wire.Description, key *identity.Key) ([]byte, 
 }
 
 // receiptsFree settles where the receipt goes. It returns an error where one would take the place
-// of anything but an earlier one of the same server and client, before anything is sent.
+// of anything but an earlier one of the same server and client, before anything is sent. It settles
+// --receipt for the rest of the command.
 func (c *connection) receiptsFree(command, client string) error {
 	*c.receipt = cmp.Or(*c.receipt, c.beside(c.first.round.Round, "receipt.json"))
 	_, err := free(command,
@@ -330,7 +335,7 @@ func (c *connection) receiptsFree(command, client string) error {
 }
 
 // saveReceipt writes a receipt, of an upload or of a withdrawal, as JSON. own tells an earlier
-// receipt of the same purpose, which it may replace.
+// receipt of the same purpose, which it may replace. It is indented JSON with an end of line.
 func saveReceipt(command, path string, r any, own func(was []byte) bool) error {
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -340,7 +345,8 @@ func saveReceipt(command, path string, r any, own func(was []byte) bool) error {
 }
 
 // ofServer returns an error unless the extractor behind an upload that is there is approved for the
-// server: it was made for another one, perhaps.
+// server: it was made for another one, perhaps. The upload is not made again for that: approval is
+// asked for alone.
 func ofServer(ctx context.Context, d *wire.Description, making *pflag.FlagSet, graph string,
 	log io.Writer) error {
 	cl, err := openClient(graph, 1)
@@ -361,7 +367,8 @@ func (c *connection) servers() string {
 }
 
 // takes returns an error where a private round may take no upload that comes a time from this
-// moment. It is asked before images are read, and before each line of the ledger.
+// moment. It is asked before images are read, and before each line of the ledger. 0 asks about this
+// moment.
 func (c *connection) takes(command string, after time.Duration) error {
 	for _, s := range []*server{c.first, c.second} {
 		switch {
@@ -382,7 +389,8 @@ func (c *connection) takes(command string, after time.Duration) error {
 
 // charge writes down that an upload goes to these servers, where they add the noise. Plain uploads,
 // and those whose noise this client added, cost nothing here. Each server draws noise of its own,
-// so that every further one is charged for the same images.
+// so that every further one is charged for the same images. It comes before the sending: a crash
+// between them spends and does not send, which is the safe side.
 func (c *connection) charge(command, path string, data []byte) error {
 	if c.ledger == nil || !federate.IsRelease(data) {
 		return nil
@@ -408,7 +416,8 @@ func (c *connection) charge(command, path string, data []byte) error {
 // deliver sends an upload, keeps the receipt, and says so. The steps come in an order in which a
 // failure loses nothing: places of receipts, ledger, helper, leader, receipt. The same command goes
 // on after any of them. A server that has the upload is charged no more, and its receipt is the
-// same. The receipt of the leader is printed, as JSON where that is asked for.
+// same. The receipt of the leader is printed, as JSON where that is asked for. path is the file
+// that data are from.
 func (c *connection) deliver(ctx context.Context, command string, key *identity.Key, path string,
 	data []byte, out io.Writer) error {
 	if err := c.receiptsFree(command, key.Name); err != nil {
@@ -444,7 +453,7 @@ func (c *connection) deliver(ctx context.Context, command string, key *identity.
 }
 
 // message is the part that both kinds of upload share. A plain one has N, and a private one Budget,
-// Share and Unsalted.
+// Share and Unsalted. N is 0 of a private one.
 type message struct {
 	Round         uint64
 	Client, Model string
@@ -455,7 +464,8 @@ type message struct {
 }
 
 // belongs reports whether an upload is one of a client for a round. Budgets are compared by
-// [privacy.Budget.Effective], which drops fields that have no effect.
+// [privacy.Budget.Effective], which drops fields that have no effect. The order of tests is that of
+// the most telling error first.
 func belongs(u *message, d *wire.Description, key *identity.Key) error {
 	switch {
 	case u.Round != d.Round:
@@ -479,7 +489,8 @@ func belongs(u *message, d *wire.Description, key *identity.Key) error {
 }
 
 // readUpload reads and checks an upload. Bytes of a private one are of the form that IsRelease
-// tells; a message without a salt is read too.
+// tells; a message without a salt is read too. The file is untrusted, and is read within
+// federate.MaxBytes.
 func readUpload(path string) (*message, []byte, error) {
 	data, err := regularfile.ReadFile(path, federate.MaxBytes)
 	if err != nil {
@@ -501,7 +512,8 @@ func readUpload(path string) (*message, []byte, error) {
 
 // wantsSalt reports whether an upload of an earlier program is to be salted, as the server has none
 // of this client: one that it has counts as it is, and it takes no other. A closed round is not
-// asked, as it takes nothing new.
+// asked, as it takes nothing new. An error of the network is returned, as either answer could be
+// wrong.
 func (c *connection) wantsSalt(ctx context.Context, u *message, key *identity.Key) (bool, error) {
 	if !u.Unsalted || c.first.round.State == wire.Closed {
 		return false, nil

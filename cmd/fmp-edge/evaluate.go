@@ -27,7 +27,7 @@ import (
 	"fmp/pipeline/tally"
 )
 
-// scoring is the flags of evaluate.
+// scoring is the flags of evaluate. It serves one command, whose run may set round.
 type scoring struct {
 	reading
 	// to is the address that the report is sent to, "" for none. The others are files: the key, the
@@ -44,7 +44,7 @@ type scoring struct {
 }
 
 // evaluateCommand checks flags and loads the key, then asks the server for its round, and reads
-// images last.
+// images last. Nothing is sent without --report-to, and nothing written without --output.
 var evaluateCommand = command{
 	name: "evaluate", args: "--model CLASSIFIER --key FILE IMAGES",
 	short: "Score a classifier on this site's labelled images, and sign counts for the " +
@@ -107,7 +107,8 @@ The counts are printed, with --json as the signed report, and written or sent on
 	},
 }
 
-// check reports flags that are missing or out of bounds. They are reported before a file is read.
+// check reports flags that are missing or out of bounds. They are reported before a file is read. f
+// tells flags that were given from defaults.
 func (o *scoring) check(f *pflag.FlagSet) error {
 	switch {
 	case o.model == "" || o.key == "":
@@ -116,6 +117,7 @@ func (o *scoring) check(f *pflag.FlagSet) error {
 	case o.least < tally.MinLeast || o.least > tally.MaxLeast:
 		return usagef("evaluate: --least %d; allowed are %d to %d", o.least,
 			tally.MinLeast, tally.MaxLeast)
+	// An error that depends on one image is a release that no noise covers.
 	case o.epsilon != 0 && f.Changed("on-bad") && o.onBad == "fail":
 		return usagef("evaluate: --on-bad fail: an error would tell of the image that cannot be " +
 			"read; a report with noise leaves it out")
@@ -134,7 +136,8 @@ func (o *scoring) check(f *pflag.FlagSet) error {
 }
 
 // checkNoise reports flags of noise that are out of bounds, or without noise. Noise wants an
-// output: a report that is kept is given again, where a new one would add a draw.
+// output: a report that is kept is given again, where a new one would add a draw. The average of k
+// draws of noise of deviation s has s/sqrt(k), which is why draws are kept.
 func (o *scoring) checkNoise() error {
 	if o.epsilon == 0 {
 		if o.maxEpsilon != 0 || o.ledger != "" || o.redraw {
@@ -159,7 +162,8 @@ func (o *scoring) checkNoise() error {
 }
 
 // run scores the images, prints the counts that would leave, and writes or sends them. The server
-// is asked for its round before an image is read, as the report names both.
+// is asked for its round before an image is read, as the report names both. An error of sending
+// leaves the written report.
 func (o *scoring) run(ctx context.Context, f *pflag.FlagSet, path string, out,
 	log io.Writer) error {
 	key, err := identity.Load(o.key)
@@ -186,6 +190,7 @@ func (o *scoring) run(ctx context.Context, f *pflag.FlagSet, path string, out,
 		return err
 	}
 	r := sc.made
+	// The counts are printed before they are sent, so that the owner sees them where sending fails.
 	if o.asJSON {
 		_, err = out.Write(data)
 	} else {
@@ -223,6 +228,7 @@ func (o *scoring) score(ctx context.Context, f *pflag.FlagSet, path string, log 
 	if err != nil {
 		return nil, refused("evaluate", err)
 	}
+	// also sees copies and images without finite numbers, which the scores treat in their own way.
 	each := func(ps []classify.Prediction) error {
 		also(ps)
 		return scores.Add(ps)
@@ -293,6 +299,8 @@ func (s *scored) report(ctx context.Context, f *pflag.FlagSet, path string) ([]b
 		return nil, refused("evaluate", err)
 	}
 	s.made.Round, s.made.Server = s.round, s.server
+	// The noise has been drawn by then, in memory, and is in nobody's hands before the ledger has
+	// its line.
 	if s.epsilon > 0 {
 		return s.spent()
 	}
@@ -329,6 +337,7 @@ func (s *scored) spent() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The ledger knows the file by place and digest, by which a later run finds it again.
 	spending.Files = []privacy.Written{{Path: output, Sha256: models.DigestBytes(data)}}
 	p := payment{ledger, spending, s.maxEpsilon, s.redraw, s.log}
 	files, err := p.pay("evaluate", []content{{output, data, aReport}}, earlier)
@@ -363,6 +372,7 @@ func (s *scored) again(kept *privacy.Spending, asked privacy.Spending,
 	if paid == nil {
 		return gone()
 	}
+	// Names of classes are no part of the signed report, and come from the classifier.
 	names := s.made.Names
 	s.made = &tally.Report{}
 	if err := json.Unmarshal(paid, s.made); err != nil {

@@ -12,12 +12,14 @@ import (
 )
 
 // fewImages is the number of images behind a mean below which the explanation warns: a mean of one
-// image is that image's own features.
+// image is that image's own features. Five is a convention of small counts, and no proof of
+// privacy.
 const fewImages = 5
 
 // explainUpload describes in words the content of a plain upload. A mean's number of images is its
 // mass less the calibration points, which i counts in. It need not be whole: half an image less
-// than fewImages is still enough.
+// than fewImages is still enough. The text is for the owner of the images to read before sending;
+// its form is no interface.
 func explainUpload(i uploadInfo, u *federate.Upload) string {
 	var few []string
 	means := slices.Clone(i.ClassMass)
@@ -49,7 +51,8 @@ behind the averages, and the fewer images are behind one the better.
 	return text
 }
 
-// singles are the classes of the calibration points.
+// singles are the classes of the calibration points. Both kinds of uploads have them in other
+// fields.
 func singles(u *federate.Upload) (all []int) {
 	if u.Within != nil {
 		all = u.Within.Labels
@@ -63,7 +66,8 @@ func singles(u *federate.Upload) (all []int) {
 }
 
 // explainMore describes in words the content of an upload beside averages or points: scatter and
-// calibration points of moments, calibration points of class means, and the curve.
+// calibration points of moments, calibration points of class means, and the curve. The scatter has
+// K(K+1)/2 numbers at most, the upper half of a symmetric matrix.
 func explainMore(u *federate.Upload) (text string) {
 	if w := u.Within; w != nil {
 		text = fmt.Sprintf("- the scatter of the features within classes, %d numbers\n",
@@ -92,6 +96,7 @@ func explainSingles(n, numbers int) string {
 
 // explainRelease describes in words the content of a private upload, and the promise of its noise.
 // A sum is K coordinates and a count, in whole steps; share says that the message is one of two.
+// Sizes of steps are privacy.Steps for a norm of 1, and privacy.CountSteps for one image.
 func explainRelease(w released, share bool) string {
 	text := fmt.Sprintf(`What leaves the machine with this file, %d bytes:
 - that client %q takes part in round %d, with the client graph of sha256 %s
@@ -115,7 +120,8 @@ func explainRelease(w released, share bool) string {
 
 // explainGraph describes in words the content of an upload that a client graph would make. Sizes
 // are bounds: a client sends the classes that it has. A float32 has four bytes, and each of S
-// points PointWidth numbers, C shares and a mass.
+// points PointWidth numbers, C shares and a mass. The scatter of K numbers is symmetric, so that
+// K(K+1)/2 of them suffice.
 func explainGraph(c *client.Client) string {
 	f := c.Manifest
 	text := "What would leave the machine with an upload that this graph makes:\n"

@@ -24,26 +24,31 @@ import (
 
 // content is a file that is to be written; without data none is to be there. A command lists its
 // files in the order in which they take their places; the last is the one that the others go with.
-// A file with nil data is a table that an earlier upload left, and is removed.
+// A file with nil data is a table that an earlier upload left, and is removed. own is asked of the
+// bytes that are there before they are replaced.
 type content struct {
 	path string
 	data []byte
 	own  func(was []byte) bool // whether a file in its place is an earlier one of the same purpose
 }
 
-// anUpload reports whether a file is an upload that nothing was spent on.
+// anUpload reports whether a file is an upload that nothing was spent on. An upload of a private
+// round is none: budget was spent on it.
 func anUpload(was []byte) bool {
 	_, err := federate.Decode(was, federate.Expect{})
 	return err == nil
 }
 
-// aReport reports whether a file is a report without noise.
+// aReport reports whether a file is a report without noise. Sigma is the deviation of the noise of
+// a report's counts.
 func aReport(was []byte) bool {
 	var r tally.Report
 	return json.Unmarshal(was, &r) == nil && r.Classifier != "" && r.Sigma == 0
 }
 
 // receiptOf reports whether a file is this server's receipt of the client's upload or withdrawal.
+// Its signature is not verified: a file that looks like one of this round may be replaced by a
+// valid one.
 func receiptOf(d *wire.Description, client string, withdrawal bool) func([]byte) bool {
 	return func(was []byte) bool {
 		var r wire.Withdrawal // which has all fields of both that are read here
@@ -55,7 +60,8 @@ func receiptOf(d *wire.Description, client string, withdrawal bool) func([]byte)
 // free returns the file in the place of another, and an error where that may not replace it: its
 // sha256 is none of these, and it is not its own. An empty file is free. The error names an upload
 // of a private round and a report with noise as such, since budget was spent on them. The answer
-// may be old when it is used: place asks again under the claim.
+// may be old when it is used: place asks again under the claim. A place with nothing there gives
+// nil and no error.
 func free(command string, f content, mine ...string) (was []byte, err error) {
 	if _, err := os.Lstat(f.path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -88,13 +94,14 @@ func aside(path, digest string) string { return beside(path, digest, heldExt) }
 const heldExt = ".held"
 
 // beside is a hidden name in the folder of path: 64 bits of the sha256 of "BASE NAME/DIGEST", in
-// hexadecimal, and an ending.
+// hexadecimal, and an ending. 64 bits suffice, as names are compared within one folder.
 func beside(path, digest, kind string) string {
 	name := models.DigestBytes([]byte(filepath.Base(path) + "/" + digest))
 	return filepath.Join(filepath.Dir(path), "."+name[:16]+kind)
 }
 
-// resolved is the file that a link stands for; a link stays where it is.
+// resolved is the file that a link stands for; a link stays where it is. A link that leads nowhere
+// is its own file.
 func resolved(path string) string {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		return target
@@ -134,7 +141,8 @@ func claim(path string) (release func(), err error) {
 // holding is files on their way to their places, of which the last is claimed. Files go through
 // three steps: hold writes all of them aside, pay spends the budget, and place moves them. So no
 // budget is spent on files that the disk has no space for, and none is in its place that was not
-// paid for.
+// paid for. A program that is killed at any step leaves files aside or in place, and none cut short
+// under those names.
 type holding struct {
 	command string
 	files   []content
@@ -144,7 +152,8 @@ type holding struct {
 }
 
 // hold writes files aside: all of them, or none. They may take the place of those with digests of
-// mine. The claim on the last is one on all. It lasts until place or drop.
+// mine. The claim on the last is one on all. It lasts until place or drop. After an error nothing
+// of this call is left, and the claim is free.
 func hold(command string, files []content, mine ...string) (*holding, error) {
 	h := &holding{command: command, mine: mine}
 	for _, f := range files {
@@ -163,7 +172,8 @@ func hold(command string, files []content, mine ...string) (*holding, error) {
 	return h, nil
 }
 
-// write checks the places of all files before it writes the first one aside.
+// write checks the places of all files before it writes the first one aside. A file aside of an
+// earlier, stopped program has the same name and content, and stays.
 func (h *holding) write() error {
 	for _, f := range h.files {
 		if _, err := free(h.command, f, h.mine...); err != nil {
@@ -204,7 +214,8 @@ func (h *holding) writeAside(name string, f content) error {
 }
 
 // payment is the budget of a release. limit is the epsilon that may be spent on any image in all, 0
-// for any. With again a release that the ledger has is spent once more.
+// for any. With again a release that the ledger has is spent once more. It is used for one call of
+// pay.
 type payment struct {
 	ledger   privacy.Ledger
 	spending privacy.Spending
@@ -226,7 +237,7 @@ func digestsOf(releases []privacy.Spending) (out []string) {
 // keeps returns the last of the same releases where it is to be given again: unless a redraw is
 // asked for, or where its program was stopped before it stood in this place. Nobody has had that
 // one yet, and to draw it again would spend a budget for nothing. most bounds the files that are
-// read, in bytes.
+// read, in bytes. The last of all is the last one made.
 func keeps(all []privacy.Spending, redraw bool, output string, most int64) *privacy.Spending {
 	if len(all) == 0 {
 		return nil
@@ -276,7 +287,8 @@ func holds(path, digest string, most int64) []byte {
 }
 
 // pay holds the files of a release and spends its budget; where that fails the files go, unless the
-// ledger counts them. replaced are earlier releases whose files these may take the place of.
+// ledger counts them. replaced are earlier releases whose files these may take the place of. The
+// order is: the names, the files aside, the ledger, leavings of others.
 func (p *payment) pay(command string, files []content,
 	replaced []privacy.Spending) (*holding, error) {
 	// The ledger would come between the holding and the placing, in the place of the
@@ -322,7 +334,8 @@ const leftFor = time.Hour
 
 // sweep removes releases with noise that stopped programs left aside of these places, and that the
 // ledger does not count. A file that cannot be read or removed is left to the next. Files beside
-// other places than the last may be another process's, and are given an hour.
+// other places than the last may be another process's, and are given an hour. It returns no error,
+// as leavings do no harm but to space.
 func (h *holding) sweep(ledger privacy.Ledger) {
 	paid, err := ledger.Written()
 	if err != nil {
@@ -348,7 +361,7 @@ func (h *holding) sweep(ledger privacy.Ledger) {
 
 // place moves the files to their places, one after the other. It gives the claim back. An empty
 // place is filled by a link, which fails where a file came meanwhile. A file that may be replaced
-// is, by a rename.
+// is, by a rename. Where it fails midway the others stay aside, and the same command goes on.
 func (h *holding) place() error {
 	defer h.release()
 	for _, f := range h.files {
@@ -372,7 +385,8 @@ func (h *holding) place() error {
 	return nil
 }
 
-// paid is an error of place after a budget was spent.
+// paid is an error of place after a budget was spent. It has %v and not %w: the cause's own kind
+// would give the exit code of a refusal before spending.
 func (h *holding) paid(err error) error {
 	if err == nil {
 		return nil
@@ -390,7 +404,8 @@ func (h *holding) drop() {
 	h.release()
 }
 
-// put writes files, unless one is to take the place of another that is not its own.
+// put writes files, unless one is to take the place of another that is not its own. It is for files
+// without a budget.
 func put(command string, files []content, mine ...string) error {
 	h, err := hold(command, files, mine...)
 	if err != nil {
@@ -399,8 +414,8 @@ func put(command string, files []content, mine ...string) error {
 	return h.place()
 }
 
-// move gives a file its place, and replaces nothing there: by a link, where the
-// file system has them.
+// move gives a file its place, and replaces nothing there: by a link, where the file system has
+// them. A link and a removal are two steps: a crash between them leaves both names of one file.
 func move(from, to string) error {
 	err := os.Link(from, to)
 	if err == nil {
@@ -414,7 +429,8 @@ func move(from, to string) error {
 }
 
 // paidFor returns a file of the ledger as it was written; nil where it is nowhere. One that a
-// stopped program did not move to its place is moved now, unless another file is there.
+// stopped program did not move to its place is moved now, unless another file is there. Contents
+// are compared by digest, so that a changed file is none.
 func paidFor(f privacy.Written, most int64) []byte {
 	place := resolved(f.Path)
 	name := aside(place, f.Sha256)

@@ -21,7 +21,7 @@ import (
 	"fmp/pipeline/privacy"
 )
 
-// uploadInfo is the description of an upload by inspect.
+// uploadInfo is the description of an upload by inspect. Masses and ClassMass are in images.
 type uploadInfo struct {
 	Kind   string `json:"kind"`
 	Bytes  int    `json:"bytes"`
@@ -45,7 +45,8 @@ type uploadInfo struct {
 	Curve       int `json:"curve,omitempty"`
 }
 
-// modelInfo is the description of a model by inspect.
+// modelInfo is the description of a model by inspect. Names are those of the classes; Inputs and
+// Outputs are types with shapes.
 type modelInfo struct {
 	Kind    string   `json:"kind"`
 	Digest  string   `json:"digest"`
@@ -64,7 +65,8 @@ type modelInfo struct {
 	Why       string `json:"why,omitempty"` // it is not
 }
 
-// inspectCommand takes a file whose name ends in .onnx for a model, and any other for an upload.
+// inspectCommand takes a file whose name ends in .onnx for a model, and any other for an upload. It
+// reads files and sends nothing.
 var inspectCommand = command{
 	name: "inspect", args: "FILE", short: "Say what is in an upload or a model, after checking it",
 	example: "  fmp-edge inspect shop-17.upload\n  fmp-edge " +
@@ -96,7 +98,8 @@ var inspectCommand = command{
 	},
 }
 
-// form is how inspect prints. The zero value is lines for people.
+// form is how inspect prints. The zero value is lines for people. --explain and --json exclude each
+// other.
 type form int
 
 const (
@@ -108,9 +111,11 @@ const (
 // inspectUpload checks an upload as a server would, as one of the model if that is given, and
 // prints its account. ClassMass[c] is sum_k w_k y_kc over points of mass w and shares y of the
 // classes, and one for each calibration point of the class. The model says dx and the number of
-// classes, and the number of points where they are no class means.
+// classes, and the number of points where they are no class means. Without a model only the
+// upload's own numbers are checked.
 func inspectUpload(path, model string, how form, out io.Writer) error {
 	want := federate.Expect{}
+	// A model pins the digest and the sizes; the round and the client may be any.
 	if model != "" {
 		_, f, err := readModel(model, models.KindClient, models.KindEmbedding)
 		if err != nil {
@@ -156,6 +161,7 @@ func inspectUpload(path, model string, how form, out io.Writer) error {
 	i := uploadInfo{Kind: "upload", Bytes: len(data), Round: u.Round, Client: u.Client,
 		Model: u.Model, N: u.Images(), Size: s.N, Dx: s.Dx, C: s.C, Precision: u.Precision,
 		Masses: s.W, ClassMass: make([]float64, s.C)}
+	// A point of class means is of one class, and one of an embedding has a share of each.
 	for k := range s.N {
 		s.Shares(k, func(c int, p float32) { i.ClassMass[c] += float64(p) * float64(s.W[k]) })
 	}
@@ -186,7 +192,8 @@ func inspectUpload(path, model string, how form, out io.Writer) error {
 	return err
 }
 
-// inFull prints an explanation, and the folders that the upload's classes come from.
+// inFull prints an explanation, and the folders that the upload's classes come from. The folders
+// are told where their table lies beside the upload.
 func inFull(out io.Writer, text, upload string) error {
 	folders, err := explainFolders(upload)
 	if err != nil {
@@ -196,7 +203,8 @@ func inFull(out io.Writer, text, upload string) error {
 	return err
 }
 
-// inspectModel prints a model's account; in words it must be a client graph.
+// inspectModel prints a model's account; in words it must be a client graph. A model that compress
+// would not take is no error: the reason is printed.
 func inspectModel(path string, how form, out io.Writer) error {
 	if how == inWords {
 		c, err := openClient(path, 1)
@@ -213,6 +221,7 @@ func inspectModel(path string, how form, out io.Writer) error {
 	i := modelInfo{Kind: f.Kind, Digest: f.Digest, Dx: f.Dx, C: f.C, S: f.S, Names: f.Classes,
 		Inputs:  describe(m.Graph.Inputs),
 		Outputs: describe(m.Graph.Outputs), File: f.Extractor, Licence: f.Licence}
+	// Of an embedding there is no client, and no extractor to describe.
 	c, why := unusable(path, m, f)
 	i.Why, i.Usable = why, why == ""
 	extractor := ""
@@ -248,7 +257,7 @@ func describe(vs []onnx.ValueInfo) []string {
 }
 
 // unusable returns why compress would not take a model, empty where it would, and the client of a
-// graph that it would take.
+// graph that it would take. m is loaded, and a client graph is opened again from path.
 func unusable(path string, m *onnx.Model, f models.Manifest) (*client.Client, string) {
 	switch f.Kind {
 	case models.KindClient:
@@ -259,6 +268,7 @@ func unusable(path string, m *onnx.Model, f models.Manifest) (*client.Client, st
 		return c, ""
 	case models.KindEmbedding:
 		e, err := pure.New(engine.Options{Threads: 1})
+		// It is loaded and not run: an operator that the engine lacks is told at load.
 		if err == nil {
 			_, err = e.Load(m)
 		}

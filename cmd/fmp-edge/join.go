@@ -18,7 +18,8 @@ import (
 )
 
 // sendCommand asks the ledger too: a server that adds the noise, and has not had the upload, is
-// charged for before anything is sent.
+// charged for before anything is sent. The file is read before the server is asked, and nothing is
+// sent that does not belong to the round.
 var sendCommand = command{
 	name: "send", args: "URL --key FILE UPLOAD",
 	short: "Send an upload that compress wrote to the server of its round",
@@ -50,7 +51,8 @@ It comes back, at growing intervals, until the server has the upload or the roun
 	},
 }
 
-// decided are the flags of compress that the round decides, or that join has no use for.
+// decided are the flags of compress that the round decides, or that join has no use for. The others
+// become flags of join too.
 var decided = append([]string{"model", "client", "round", "output", "rows", "json", "scope"},
 	budgetNames[:len(budgetNames)-3]...)
 
@@ -91,7 +93,8 @@ sums, which says nothing without the other's: give the address of the second wit
 	},
 }
 
-// joining is a command that takes part in a round.
+// joining is a command that takes part in a round. compress has its flags in making, of which join
+// shows those that are not decided.
 type joining struct {
 	*connection
 	// cache is a folder of client graphs; "" is the user's.
@@ -107,7 +110,8 @@ type joining struct {
 	path   string // of the upload, beside the key
 }
 
-// earlier is the upload that lies in the place of the new one.
+// earlier is the upload that lies in the place of the new one. message is nil where no upload can
+// be read there.
 type earlier struct {
 	*message
 	data []byte
@@ -115,7 +119,8 @@ type earlier struct {
 	salt bool // the server wants its table of classes salted, and it is not
 }
 
-// Nothing is made before the places of upload and receipts are known to be free.
+// Nothing is made before the places of upload and receipts are known to be free. The order is:
+// round, signature of its graph, places of receipts, the earlier upload, images, sending.
 func (j *joining) run(ctx context.Context, args []string, out, log io.Writer) (err error) {
 	if len(args) != 2 {
 		return usagef("join: %d arguments; want the server's address and one folder, "+
@@ -142,6 +147,7 @@ func (j *joining) run(ctx context.Context, args []string, out, log io.Writer) (e
 	if err != nil {
 		return err
 	}
+	// The state is that of the description, some moments ago.
 	closed := j.round.State == wire.Closed
 	// Another private upload in this place would be a second release of the images. The owner moves
 	// the first away where that is meant.
@@ -153,6 +159,7 @@ func (j *joining) run(ctx context.Context, args []string, out, log io.Writer) (e
 			old.Budget)
 	}
 	switch {
+	// A round that is closed gives receipts for uploads that are in.
 	case closed && old.made: // it may be in, with a reply that was lost
 		return j.deliver(ctx, "join", j.owner, j.path, old.data, out)
 	case closed && j.round.Now.Before(j.round.Deadline):
@@ -176,6 +183,7 @@ func (j *joining) run(ctx context.Context, args []string, out, log io.Writer) (e
 }
 
 // earlier reads the upload that is there. One that can be sent counts where the graph is approved.
+// A file that is no upload counts as none here; put refuses to write over it later.
 func (j *joining) earlier(ctx context.Context, log io.Writer) (old earlier, err error) {
 	u, data, err := readUpload(j.path)
 	if err != nil {
@@ -204,7 +212,8 @@ func (j *joining) earlier(ctx context.Context, log io.Writer) (old earlier, err 
 }
 
 // make compresses the images of a source to an upload for the round, and returns its bytes. Images
-// are compressed by the command compress itself, so that both give the same bytes.
+// are compressed by the command compress itself, so that both give the same bytes. The upload is
+// read back from its file, so that the bytes which are sent are those that are kept.
 func (j *joining) make(ctx context.Context, source string, log io.Writer) ([]byte, error) {
 	if err := j.takes("join", *j.compress.private.reply); err != nil {
 		return nil, err
@@ -216,7 +225,8 @@ func (j *joining) make(ctx context.Context, source string, log io.Writer) ([]byt
 	if err := j.settle(graph, log); err != nil {
 		return nil, err
 	}
-	// compress charges the upload to these servers as it is made, so that deliver does not.
+	// compress charges the upload to these servers as it is made, so that deliver does not. It is
+	// the same value: its fields are set for this run.
 	compress := j.compress
 	compress.mostImages, compress.server, j.ledger = j.round.MaxPoints, j.servers(), nil
 	compress.takes = func(after time.Duration) error { return j.takes("join", after) }
@@ -235,7 +245,8 @@ func (j *joining) make(ctx context.Context, source string, log io.Writer) ([]byt
 
 // settle gives compress the flags that the round decides, which is why join has none of them.
 // Precision is the round's first, unless the owner gives one. Calibration points are the owner's to
-// grant: the round's wish for them is told alone.
+// grant: the round's wish for them is told alone. The flags are set by name, as if the owner had
+// given them.
 func (j *joining) settle(graph string, log io.Writer) error {
 	d := j.round
 	set := [][2]string{{"model", graph}, {"client", j.owner.Name}, {"round", fmt.Sprint(d.Round)},

@@ -27,7 +27,8 @@ import (
 	"fmp/pipeline/federate/sender"
 )
 
-// Exit codes.
+// Exit codes. Scripts may tell by 4 that another try is of no use, and by 5 that a person must
+// decide.
 const (
 	exitOK          = 0
 	exitFailed      = 1
@@ -39,8 +40,9 @@ const (
 )
 
 // The garbage collector works harder than it does by default, for the sake of memory; GOGC and
-// GOMEMLIMIT overrule it. The bytes of a model come on top of the limit: else the collector
-// never rests behind a larger one.
+// GOMEMLIMIT overrule it. The bytes of a model come on top of the limit: else the collector never
+// rests behind a larger one. GOGC=25 lets the heap grow by a quarter over the live bytes before it
+// is collected.
 const (
 	gcPercent   = 25
 	memoryLimit = 48 << 20
@@ -61,7 +63,7 @@ func (e *usageError) Unwrap() error { return e.err }
 func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
 // refused marks err as a fault of the command's input; nil stays nil. A reader who went away is
-// none.
+// none. A misuse of flags that package imagefile tells of is worded as usage.
 func refused(command string, err error) error {
 	if err == nil || errors.Is(err, syscall.EPIPE) {
 		return err
@@ -74,7 +76,8 @@ func refused(command string, err error) error {
 }
 
 // command is one of the program's. A command line is its name, flags and arguments, in any order
-// behind the name.
+// behind the name. args and example are for the help, and short is a line of the list. log is
+// standard error, and out standard output.
 type command struct {
 	name, args, short, example string
 	// flags declares the command's flags and returns the function of its arguments.
@@ -88,6 +91,7 @@ func commands() []command {
 		benchCommand, versionCommand}
 }
 
+// The limits are set before anything is read.
 func main() {
 	crash.Abort()
 	if os.Getenv("GOGC") == "" {
@@ -100,7 +104,9 @@ func main() {
 	os.Exit(execute(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// execute runs the program and is its exit code. Errors are printed here and nowhere else.
+// execute runs the program and is its exit code. Errors are printed here and nowhere else. The
+// order of judgement is: interrupt, an extractor that nobody approved, a closed round, the machine,
+// files, usage.
 func execute(ctx context.Context, args []string, out, log io.Writer) (code int) {
 	out, log = printable.Writer(out), printable.Writer(log) // a terminal obeys no text of others
 	defer func() {
@@ -139,7 +145,8 @@ func execute(ctx context.Context, args []string, out, log io.Writer) (code int) 
 }
 
 // dispatch runs the command that the first argument names. Its outputs are claimed until it has
-// ended. Outputs are checked against all inputs before the command begins.
+// ended. Outputs are checked against all inputs before the command begins. Flags come into being
+// with the command that is run, and others have none.
 func dispatch(ctx context.Context, args []string, out, log io.Writer) error {
 	if len(args) == 2 && args[0] == "help" {
 		args = []string{args[1], "--help"}
@@ -179,7 +186,8 @@ func dispatch(ctx context.Context, args []string, out, log io.Writer) error {
 		strings.Join(names, ", "))
 }
 
-// help lists the commands and the exit codes.
+// help lists the commands and the exit codes. It needs no flags, and is printed for no arguments
+// too.
 func help(out io.Writer) error {
 	text := "fmp-edge turns labelled images into one upload for a federation, on small " +
 		"machines.\n\nCommands:\n"
@@ -204,7 +212,7 @@ var versionCommand = command{
 }
 
 // parse is f's, which forgets of a number the bits that an int here has not. On processors of 32
-// bits a larger number would be taken for a smaller one.
+// bits a larger number would be taken for a smaller one. bits is 32 or 64.
 func parse(f *pflag.FlagSet, args []string, bits int) error {
 	return f.ParseAll(args, func(flag *pflag.Flag, value string) error {
 		err := f.Set(flag.Name, value)

@@ -44,7 +44,8 @@ var pageCommand = command{
 
 // writePage writes the program, the client graph and the number of the round. A client graph of
 // private rounds is refused, as a folder states no budget. The program is the folder that make page
-// wrote; "" is the one beside this program.
+// wrote; "" is the one beside this program. The client graph is opened as compress opens it, so
+// that a graph that visitors could not use is refused here.
 func writePage(output, program, model string, round uint64, out io.Writer) error {
 	if program == "" {
 		self, err := os.Executable()
@@ -57,10 +58,12 @@ func writePage(output, program, model string, round uint64, out io.Writer) error
 	if err != nil {
 		return err
 	}
+	// An upload of a private round needs the budget that a server states.
 	if cl.Private() {
 		return fmt.Errorf("page: %s is the client graph of a private round, and a folder states "+
 			"no budget; use fmp serve --page", model)
 	}
+	// Browsers take a graph of that size at most from a server too.
 	graph, err := regularfile.ReadFile(model, wire.MaxGraph)
 	if err != nil {
 		return err

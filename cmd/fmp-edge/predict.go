@@ -14,7 +14,7 @@ import (
 
 // predictCommand classifies on the pure engine, the only one that is linked. Signature and notice
 // are asked once the classifier is open, by the digest of the file that was read. No image is read
-// before.
+// before. Signature and notice come before --adapt, whose images are read too.
 var predictCommand = command{
 	name: "predict", args: "--model CLASSIFIER IMAGES",
 	short: "Classify images with the classifier that fmp pool wrote",
@@ -55,12 +55,14 @@ nats).`,
 			if err != nil {
 				return usagef("predict: %w", err)
 			}
+			// Flags of images are refused beside rows, as they would be passed over.
 			if err := rowsTake("predict", isRows(args[0]), f); err != nil {
 				return err
 			}
 			if err := boundedModel(r.model); err != nil {
 				return refused("predict", err)
 			}
+			// The classifier is from elsewhere: its memory is bounded.
 			e, err := pure.New(engine.Options{Threads: r.threads, Bytes: classify.Limits.Bytes})
 			if err != nil {
 				return refused("predict", err)
@@ -78,6 +80,7 @@ nats).`,
 					return refused("predict", err)
 				}
 			}
+			// Predictions are printed as they are made, and an error may follow some.
 			p, err := classify.NewPrinter(out, c, format, *reject)
 			if err != nil {
 				return refused("predict", err)

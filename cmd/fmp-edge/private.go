@@ -25,7 +25,7 @@ import (
 )
 
 // released is the output of compress of a private round: no number of images, which nobody outside
-// is to know.
+// is to know. Sizes are public: they follow from the graph and the round.
 type released struct {
 	Upload string `json:"upload"`
 	Bytes  int    `json:"bytes"`
@@ -43,12 +43,13 @@ type released struct {
 	Noise uint64 `json:"noise_steps"`
 }
 
-// budgetNames are the names of the flags of a private round.
+// budgetNames are the names of the flags of a private round. join has the last three as flags of
+// its own, and sets the others.
 var budgetNames = []string{"epsilon", "delta", "unit", "relation", "noise", "points", "max-epsilon",
 	"ledger", "redraw", "reply-after"}
 
 // privateFlags are the flags of a private round. A client graph of a private round wants --epsilon,
-// and fits refuses it without.
+// and fits refuses it without. Pointers are set when the command line is parsed.
 type privateFlags struct {
 	// budget is that of the round, which the flags state or join sets.
 	budget *privacy.Budget
@@ -101,7 +102,8 @@ const ledgerHelp = "file of what private rounds and reports with noise spent on 
 
 // fits returns an error where a private round's flags are missing, or given with a graph of another
 // round: an upload that is taken for a private one is the worst that can happen. private says of
-// which kind the graph is, and model is its file, for errors.
+// which kind the graph is, and model is its file, for errors. It is asked before the extractor is
+// approved.
 func (p privateFlags) fits(f *pflag.FlagSet, model string, private bool) error {
 	if private && !f.Changed("epsilon") {
 		return usagef("compress: %s is the client graph of a private round: give --epsilon, and "+
@@ -214,7 +216,7 @@ func countDown(log io.Writer, after time.Duration) (stop func()) {
 }
 
 // answer is the upload of a private round. answer makes the messages. Record holds them aside and
-// spends the budget, and Give places them at the fixed time.
+// spends the budget, and Give places them at the fixed time. Record comes before Give.
 type answer struct {
 	*compressing
 	spending privacy.Spending
@@ -229,7 +231,8 @@ type answer struct {
 }
 
 // answer makes a message of a private round, unless it was made before: then that one is kept, as
-// noise that is drawn again over the same sums averages out.
+// noise that is drawn again over the same sums averages out. Its time is hidden by client.Reply,
+// and so may depend on the images.
 func (c *compressing) answer(ctx context.Context, cl *client.Client, source string, stdout,
 	log io.Writer) (client.Answer, error) {
 	b, f := *c.private.budget, cl.Manifest
@@ -265,6 +268,7 @@ func (c *compressing) answer(ctx context.Context, cl *client.Client, source stri
 	if b.Noise != privacy.Local {
 		s.Server = c.server
 	}
+	// The digests of the images are the ledger's, and stay on this machine.
 	a.spending = s
 	if a.earlier, err = a.ledger.FindAll(s); err != nil {
 		return nil, err
@@ -281,7 +285,8 @@ func (c *compressing) answer(ctx context.Context, cl *client.Client, source stri
 
 // Record is [client.Answer]. All that Give needs space for is on the disk before. A release that is
 // given again is held without payment, and one that was salted is paid for as a line without
-// images. A server that has not had the release is charged besides.
+// images. A server that has not had the release is charged besides. After an error nothing was
+// spent, or the ledger counts the files that are kept.
 func (a *answer) Record() error {
 	var files []content
 	for i, data := range slices.Backward(a.messages) {
@@ -313,7 +318,8 @@ func (a *answer) Record() error {
 }
 
 // hand charges a message for a server that has not had it, before it is sent there. limit is the
-// epsilon that may be spent on any image in all, 0 for any.
+// epsilon that may be spent on any image in all, 0 for any. A limit that would be passed is an
+// error before the message is sent.
 func hand(command string, l privacy.Ledger, s privacy.Spending, limit float64,
 	log io.Writer) error {
 	total, earlier, err := l.Hand(s, limit)
@@ -333,7 +339,8 @@ func hand(command string, l privacy.Ledger, s privacy.Spending, limit float64,
 
 // messages makes the messages of a private upload: one, or a share for each of two servers. most
 // bounds each in bytes, 0 for no bound; it is checked before any budget is spent. Of two shares the
-// first is the leader's (prio.Leader), and the second the helper's.
+// first is the leader's (prio.Leader), and the second the helper's. Either share alone tells
+// nothing of the sums.
 func messages(cl *client.Client, im *client.Labelled, w released, most int) ([][]byte, error) {
 	whole, err := cl.Release(im, w.Budget, w.Client, w.Round)
 	if err != nil {
@@ -360,7 +367,8 @@ func messages(cl *client.Client, im *client.Labelled, w released, most int) ([][
 }
 
 // absolute returns where messages will stand, whole paths, with their digests. Paths are whole, so
-// that the same command in another folder finds them.
+// that the same command in another folder finds them. Digests are of the bytes that will be
+// written.
 func absolute(upload string, messages [][]byte) ([]privacy.Written, error) {
 	var out []privacy.Written
 	for i, data := range messages {
@@ -375,7 +383,7 @@ func absolute(upload string, messages [][]byte) ([]privacy.Written, error) {
 
 // keep takes the upload that was made before of the same images, for the same round. Its files are
 // read from their places or from beside them. One that is gone is an error: the noise cannot be had
-// again without spending.
+// again without spending. No noise is drawn for it.
 func (a *answer) keep(s *privacy.Spending) error {
 	for _, f := range s.Files {
 		data := paidFor(f, federate.MaxBytes)
@@ -400,7 +408,8 @@ func unsalted(r *federate.Release) bool {
 }
 
 // salt puts a salt on a message of an earlier program that has none, and that no server takes.
-// Nothing is drawn again: the ledger counts the message, with no image beside it.
+// Nothing is drawn again: the ledger counts the message, with no image beside it. The salt is
+// NonceSize random bytes.
 func (a *answer) salt() error {
 	r, err := federate.DecodeRelease(a.messages[0], federate.Expect{Unsalted: true})
 	if err != nil || !unsalted(r) {

@@ -15,8 +15,8 @@ import (
 	"fmp/pipeline/federate/wire"
 )
 
-// reading is the flags of the commands that classify images: the classifier,
-// and how images are read.
+// reading is the flags of the commands that classify images: the classifier, and how images are
+// read. predict and evaluate embed or hold one.
 type reading struct {
 	// onBad is fail or skip. pixels bounds an image that is decoded, and notice and server are the
 	// file and the key of a notice.
@@ -25,7 +25,7 @@ type reading struct {
 	byNumber                              bool
 }
 
-// bind declares the flags; skipping says which images are left out.
+// bind declares the flags; skipping says which images are left out. command is the name in errors.
 func (r *reading) bind(f *pflag.FlagSet, command, skipping string) {
 	r.command = command
 	f.StringVar(&r.model, "model", "", "classifier that fmp pool wrote")
@@ -43,7 +43,8 @@ func (r *reading) bind(f *pflag.FlagSet, command, skipping string) {
 	signerFlags(f)
 }
 
-// checkReading returns an error for flags of reading images that are out of bounds.
+// checkReading returns an error for flags of reading images that are out of bounds. No file is
+// looked at.
 func checkReading(command string, threads, pixels int, onBad string) error {
 	switch {
 	case threads < 0 || threads > pure.MaxThreads:
@@ -58,8 +59,8 @@ func checkReading(command string, threads, pixels int, onBad string) error {
 	return nil
 }
 
-// vouched returns an error unless the classifier of a SHA-256 is signed as the flags
-// require, and no notice names it.
+// vouched returns an error unless the classifier of a SHA-256 is signed as the flags require, and
+// no notice names it. It comes before any image is read.
 func (r *reading) vouched(f *pflag.FlagSet, digest string) error {
 	if err := checkSigned(f, r.model, digest, nil); err != nil {
 		return err
@@ -71,13 +72,14 @@ func (r *reading) vouched(f *pflag.FlagSet, digest string) error {
 	return refused(r.command, err)
 }
 
-// said has images that are left out told, and unreadable ones skipped where the flags say so.
+// said has images that are left out told, and unreadable ones skipped where the flags say so. Lines
+// go to log, one for each image.
 func (r *reading) said(log io.Writer) classify.Reading {
 	return classify.Reading{Log: log, Prefix: "fmp-edge: ", Skip: r.onBad == "skip"}
 }
 
-// images classifies the images of a path, and says which are left out and of
-// which classes they are.
+// images classifies the images of a path, and says which are left out and of which classes they
+// are. each gets predictions one batch at a time, in the order of the images.
 func (r *reading) images(ctx context.Context, c *classify.Classifier,
 	path string, o imagefile.Options, each func([]classify.Prediction) error,
 	log io.Writer) ([]imagefile.Mapped, error) {
@@ -86,8 +88,9 @@ func (r *reading) images(ctx context.Context, c *classify.Classifier,
 	return mapped, err
 }
 
-// isRows reports whether a path names feature rows.
+// isRows reports whether a path names feature rows. The name alone decides.
 func isRows(path string) bool { return strings.HasSuffix(strings.ToLower(path), ".npy") }
 
-// maxRowBytes bounds the .npy files of feature rows and labels: 64 MiB.
+// maxRowBytes bounds the .npy files of feature rows and labels: 64 MiB. A row of 512 float32 has 2
+// KiB, so that they hold 32768 of those.
 const maxRowBytes = 64 << 20

@@ -16,7 +16,8 @@ import (
 )
 
 // withdrawCommand checks the place of its receipt before it asks for the withdrawal, which cannot
-// be taken back.
+// be taken back. It may be given again: the receipt then tells which classifier took the place of
+// the others.
 var withdrawCommand = command{
 	name: "withdraw", args: "URL --key FILE",
 	short: "Withdraw this client's upload from a round, whether it is open or closed",
@@ -47,6 +48,7 @@ noise take nothing out, as one noisy sum hides the uploads; join says so before 
 			if err := checkWait("withdraw", *wait); err != nil {
 				return err
 			}
+			// The key's name is the client's, and no flag gives another.
 			key, err := identity.Load(*path)
 			if err != nil {
 				return refused("withdraw", err)
@@ -55,10 +57,12 @@ noise take nothing out, as one noisy sum hides the uploads; join says so before 
 			if err != nil {
 				return err
 			}
+			// The key is compared before the request is signed.
 			if *server != "" && d.ServerKey != *server {
 				return fmt.Errorf("withdraw: the server's key is %s; --server-key is %s",
 					d.ServerKey, *server)
 			}
+			// The round is in the name, so that receipts of several rounds lie side by side.
 			file := cmp.Or(*receipt, besideKey(*path, d.Round, "withdrawal.json"))
 			own := receiptOf(d, key.Name, true)
 			if _, err := free("withdraw", content{path: file, own: own}); err != nil {
@@ -69,6 +73,8 @@ noise take nothing out, as one noisy sum hides the uploads; join says so before 
 				return err
 			}
 			if err := saveReceipt("withdraw", file, w, own); err != nil {
+				// The withdrawal is done though its receipt is not kept; the same command asks for
+				// it again.
 				return fmt.Errorf("the upload is withdrawn: %w", err)
 			}
 			if *asJSON {

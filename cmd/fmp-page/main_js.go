@@ -10,7 +10,8 @@ import (
 	"fmp/onnx/simd"
 )
 
-// gcPercent trades time for memory, of which a page has little.
+// gcPercent trades time for memory, of which a page has little. The heap grows by half over its
+// live bytes before it is collected.
 const gcPercent = 50
 
 // main lends the page a function, tells it so, and stays: a program that has ended answers no
@@ -26,6 +27,8 @@ func main() {
 
 // answer calls a method: its name, parameters (JSON), bytes or null, a function from a path to the
 // file's bytes or null, and one that takes progress or null. It returns {json, data}, or {error}.
+// Its caller is the worker's script, which gives five arguments always. A panic of Go ends the call
+// and not the program.
 func answer(s *session, args []js.Value) (out map[string]any) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -60,6 +63,7 @@ func answer(s *session, args []js.Value) (out map[string]any) {
 	}
 	out = map[string]any{"json": string(text)}
 	if data != nil {
+		// The bytes are copied once into a buffer of JavaScript's own.
 		u := js.Global().Get("Uint8Array").New(len(data))
 		js.CopyBytesToJS(u, data)
 		out["data"] = u

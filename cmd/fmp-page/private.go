@@ -18,7 +18,8 @@ import (
 )
 
 // admit returns an error where a client graph and the round do not agree about privacy. It is asked
-// when the graph comes and again before images are read, as the round may be another.
+// when the graph comes and again before images are read, as the round may be another. A plain graph
+// without a round is admitted: its upload is a file for later.
 func (s *session) admit(c *client.Client) error {
 	switch d := s.round; {
 	case c.Private() && d == nil:
@@ -35,7 +36,7 @@ func (s *session) admit(c *client.Client) error {
 }
 
 // spending is the ledger of a page's browser, with its owner's limit and the place of the new
-// upload.
+// upload. The page holds the ledger in the browser's storage, and gives all of its lines.
 type spending struct {
 	Ledger     string  // its lines
 	MaxEpsilon float64 // which rounds may spend on any image, or client, in all
@@ -57,7 +58,9 @@ type spent struct {
 
 // release makes the upload of a private round, unless it was made before: noise that is drawn again
 // over the same sums averages out. The ledger's new line is returned with the upload: the page
-// stores both at once. Limits of epsilon and delta are checked before a photograph is read.
+// stores both at once. Limits of epsilon and delta are checked before a photograph is read. The
+// upload is made once all is known to fit, and the ledger's line comes last. An error returns no
+// bytes, so that none can be sent without its line.
 func (s *session) release(src imagefile.Source, name string, p spending) (any, []byte, error) {
 	d, f := s.round, s.client.Manifest
 	b := *d.Privacy
@@ -98,6 +101,7 @@ func (s *session) release(src imagefile.Source, name string, p spending) (any, [
 		return nil, nil, fmt.Errorf("the upload of these photographs for round %d was made for "+
 			"another server: a second one adds noise of its own and spends the budget again; "+
 			"nothing is sent", d.Round)
+	// The page finds the kept upload by its place and digest.
 	case kept != nil && len(kept.Files) == 1:
 		return map[string]any{"spent": spent{Again: &kept.Files[0]}}, nil, nil
 	case made([]byte(p.Ledger), record):
@@ -139,7 +143,8 @@ func (s *session) release(src imagefile.Source, name string, p spending) (any, [
 }
 
 // made reports whether a ledger, which is read before, has a release of the same client and round,
-// of any photographs. Reports of counts are no releases of a round.
+// of any photographs. Reports of counts are no releases of a round. Lines that cannot be parsed are
+// passed over: privacy.Find has refused a damaged ledger before.
 func made(ledger []byte, next privacy.Spending) bool {
 	for line := range bytes.Lines(ledger) {
 		var s privacy.Spending
@@ -152,7 +157,7 @@ func made(ledger []byte, next privacy.Spending) bool {
 }
 
 // releasing is the content of a private upload that leaves a page. Its points are the noisy sums of
-// the classes.
+// the classes. Sums are whole numbers of steps; as float32 they serve for shades alone.
 func releasing(u *federate.Release, data []byte) *leaving {
 	// Behind the K sums of a class comes its number of images, in steps of 1 / CountSteps.
 	width := u.Sums.K + 1

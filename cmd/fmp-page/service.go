@@ -11,26 +11,29 @@ import (
 	"fmp/pipeline/tally"
 )
 
-// signedRequest is the path and the headers of a signed request, which the page sends.
+// signedRequest is the path and the headers of a signed request, which the page sends. The
+// signature is in the headers, so that the page needs no key.
 type signedRequest struct {
 	Path    string            `json:"path"`
 	Headers map[string]string `json:"headers"`
 }
 
 // ask returns the request for the key's own receipt: the server refuses it where it does not know
-// the key.
+// the key. The page sends it, as the network is the page's.
 func (s *session) ask(*request) (any, []byte, error) {
 	return signedRequest{wire.ReceiptPath(s.round.Round, s.key.Name),
 		map[string]string{"Authorization": wire.Authorization(s.round.Ask(s.key))}}, nil, nil
 }
 
-// withdraw returns the request that withdraws the upload.
+// withdraw returns the request that withdraws the upload. It cannot be taken back once the page has
+// sent it.
 func (s *session) withdraw(*request) (any, []byte, error) {
 	return signedRequest{wire.UploadPath(s.round.Round, s.key.Name),
 		s.round.Withdraw(s.key)}, nil, nil
 }
 
 // withdrawn verifies the reply to a withdrawal, and returns the receipt in lines and its file.
+// Receipts of other clients and other servers are refused.
 func (s *session) withdrawn(q *request) (any, []byte, error) {
 	w := &wire.Withdrawal{}
 	if err := wire.Unmarshal(q.data, w); err != nil {
@@ -45,7 +48,8 @@ func (s *session) withdrawn(q *request) (any, []byte, error) {
 
 // evaluate scores the classifier on labelled photographs, and returns the signed counts. It also
 // returns the files left out and the number of copies, which count once. Where there is a round,
-// the request that sends the counts is there too.
+// the request that sends the counts is there too. An image that cannot be read is an error, as the
+// counts would not be of all images.
 func (s *session) evaluate(q *request, p struct{ Paths []string }) (any, []byte, error) {
 	if s.key == nil || s.classifier == nil {
 		return nil, nil, errors.New("a key and a classifier are needed")

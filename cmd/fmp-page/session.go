@@ -25,7 +25,8 @@ import (
 )
 
 // session is the state of a page. Its Web Worker calls one method at a time, so that nothing is
-// locked. A method that needs a key, a round or a model refuses without it.
+// locked. A method that needs a key, a round or a model refuses without it. It lasts for as long as
+// the page, and keeps its key in memory alone. Fields are nil until their method has been called.
 type session struct {
 	vectors bool // models run by vector kernels
 	key     *identity.Key
@@ -38,7 +39,7 @@ type session struct {
 	classifier *classify.Classifier
 }
 
-// request is a call of a method.
+// request is a call of a method. read is nil where the page lends no files.
 type request struct {
 	params []byte // JSON
 	// data are bytes beside the parameters, such as a model or a reply of the server.
@@ -47,10 +48,12 @@ type request struct {
 	progress func(done, all int)               // is called after each image
 }
 
-// method answers a call with a value sent as JSON, and bytes or nil.
+// method answers a call with a value sent as JSON, and bytes or nil. Bytes that it returns are
+// copied to the page.
 type method func(*session, *request) (any, []byte, error)
 
-// methods are those that the page calls, by their names there.
+// methods are those that the page calls, by their names there. Those that do not stand in inRound
+// check themselves for the models that they need.
 var methods = map[string]method{
 	"version":    (*session).version,
 	"newKey":     with((*session).newKey),
@@ -86,7 +89,8 @@ func (s *session) version(*request) (any, []byte, error) {
 	return map[string]any{"build": buildinfo.Read(), "vectors": s.vectors}, nil, nil
 }
 
-// with reads the parameters of a request for a method.
+// with reads the parameters of a request for a method. Unknown fields are passed over, as page and
+// program are of one build.
 func with[P any](do func(*session, *request, P) (any, []byte, error)) method {
 	return func(s *session, q *request) (any, []byte, error) {
 		var p P
@@ -97,7 +101,8 @@ func with[P any](do func(*session, *request, P) (any, []byte, error)) method {
 	}
 }
 
-// inRound refuses a call before there are a key and a round.
+// inRound refuses a call before there are a key and a round. The server's answer, a round, comes by
+// describe.
 func inRound(do method) method {
 	return func(s *session, q *request) (any, []byte, error) {
 		if s.key == nil || s.round == nil {
@@ -107,14 +112,14 @@ func inRound(do method) method {
 	}
 }
 
-// keyInfo is a page's description of a key.
+// keyInfo is a page's description of a key. It holds nothing secret.
 type keyInfo struct {
 	Name string `json:"name"`
 	Line string `json:"line"` // of the roster
 }
 
 // newKey makes a key, and returns the contents of its file. The session has it in memory alone: the
-// caller keeps the secret.
+// caller keeps the secret. The secret is the key's file, as fmp-edge key writes it.
 func (s *session) newKey(_ *request, p struct{ Name string }) (any, []byte, error) {
 	k, err := identity.New(p.Name)
 	if err != nil {
@@ -126,7 +131,7 @@ func (s *session) newKey(_ *request, p struct{ Name string }) (any, []byte, erro
 }
 
 // readKey reads a key from the contents of its file. Its line for the roster is the one of when it
-// was made.
+// was made. A second key takes the place of the first.
 func (s *session) readKey(q *request) (any, []byte, error) {
 	k, err := identity.Parse(q.data)
 	if err != nil {
@@ -137,7 +142,8 @@ func (s *session) readKey(q *request) (any, []byte, error) {
 }
 
 // describe reads the list of a server's rounds, which was asked for Age seconds ago. A private
-// round that may end before the reply, a number of seconds from now, is refused; 0 is no reply.
+// round that may end before the reply, a number of seconds from now, is refused; 0 is no reply. The
+// round is kept only where all of it can be used by a page.
 func (s *session) describe(q *request, p struct{ Reply, Age float64 }) (any, []byte, error) {
 	asked := time.Now().Add(-time.Duration(p.Age * float64(time.Second)))
 	d, err := wire.One(q.data, asked)
@@ -167,7 +173,8 @@ func (s *session) describe(q *request, p struct{ Reply, Age float64 }) (any, []b
 }
 
 // inTime refuses a private round that may end before the reply, a number of seconds from now. This
-// moment is the server's clock and the age of its description ([wire.Description.TooLate]).
+// moment is the server's clock and the age of its description ([wire.Description.TooLate]). A plain
+// round is never refused here.
 func inTime(d *wire.Description, reply float64) error {
 	if !d.TooLate(time.Duration(reply * float64(time.Second))) {
 		return nil
@@ -188,7 +195,8 @@ func (s *session) stillOpen(*request) (any, []byte, error) {
 		s.round.Deadline.Format(time.RFC3339))
 }
 
-// graphInfo is a page's description of a client graph that it took apart.
+// graphInfo is a page's description of a client graph that it took apart. Sizes are of the images
+// after resizing, in pixels.
 type graphInfo struct {
 	Digest   string   `json:"digest"`
 	Classes  []string `json:"classes"`
@@ -211,7 +219,8 @@ type graphInfo struct {
 }
 
 // open takes a client graph apart, and says whether its extractor may run. Digest is that of the
-// round, "" for none, and Approved the lines that the page has kept.
+// round, "" for none, and Approved the lines that the page has kept. The digest is compared before
+// the bytes are parsed.
 func (s *session) open(q *request, p struct{ Digest, Approved string }) (any, []byte, error) {
 	s.client, s.trusted = nil, false
 	if sum := models.DigestBytes(q.data); p.Digest != "" && sum != p.Digest {
@@ -233,7 +242,7 @@ func (s *session) open(q *request, p struct{ Digest, Approved string }) (any, []
 }
 
 // judge says whether the extractor of the client graph may run. An unknown extractor is no error
-// here: the page asks its visitor about it.
+// here: the page asks its visitor about it. It keeps the answer in trusted, which compress asks.
 func (s *session) judge() (any, []byte, error) {
 	f, a := s.client.Manifest, s.client.Parsed
 	err := s.client.Trust(&s.approved, s.scope)
@@ -254,7 +263,8 @@ func (s *session) judge() (any, []byte, error) {
 }
 
 // most returns the bytes of the largest upload that a client graph makes (float32). Each of S
-// points has its numbers, a share of each class, and a mass. A number has four bytes.
+// points has its numbers, a share of each class, and a mass. A number has four bytes. A graph of
+// moments states its bound.
 func most(f models.Manifest) int {
 	if f.Bytes > 0 {
 		return f.Bytes
@@ -262,7 +272,8 @@ func most(f models.Manifest) int {
 	return f.S * 4 * (f.PointWidth() + f.C + 1)
 }
 
-// approve lets the extractor of the client graph run: its owner said so.
+// approve lets the extractor of the client graph run: its owner said so. The lines to keep are in
+// the reply, as the page stores them.
 func (s *session) approve(*request) (any, []byte, error) {
 	if s.client == nil {
 		return nil, nil, errors.New("no client graph is open")
@@ -284,7 +295,8 @@ func (s *session) source(q *request, paths []string) (imagefile.Source, imagefil
 			MaxItems: client.MaxItems})
 }
 
-// list says which of a page's files are images, and of which class, before any is read.
+// list says which of a page's files are images, and of which class, before any is read. Paths are
+// those of the page.
 func (s *session) list(q *request, p struct{ Paths []string }) (any, []byte, error) {
 	src, others, err := s.source(q, p.Paths)
 	if err != nil {
@@ -301,7 +313,8 @@ func (s *session) list(q *request, p struct{ Paths []string }) (any, []byte, err
 	return map[string]any{"items": items, "others": others}, nil, nil
 }
 
-// counted tells how many images were read. Of an image that cannot be read it tells as well.
+// counted tells how many images were read. Of an image that cannot be read it tells as well. tell
+// is called once for each image, in order.
 type counted struct {
 	imagefile.Source
 	done int
@@ -316,6 +329,7 @@ func (c *counted) Next(ctx context.Context, dst []uint8) (imagefile.Item, error)
 }
 
 // compressing is how an upload is made. Round is a text in JSON, as JavaScript's numbers round it.
+// An empty Precision is the round's first, or float32.
 type compressing struct {
 	Paths     []string
 	Name      string
@@ -327,7 +341,8 @@ type compressing struct {
 }
 
 // compress makes the upload of a page's images. It refuses an extractor that is not approved before
-// the first image is read. The account is of the bytes that are returned.
+// the first image is read. The account is of the bytes that are returned. Upload and account are
+// made before any of it is sent.
 func (s *session) compress(q *request, p compressing) (any, []byte, error) {
 	if err := identity.CheckName(p.Name); err != nil {
 		return nil, nil, err
@@ -375,7 +390,7 @@ func (s *session) compress(q *request, p compressing) (any, []byte, error) {
 }
 
 // explain describes an upload that a page has kept, and checks that it belongs to the round and the
-// key.
+// key. It is asked again before an upload is signed.
 func (s *session) explain(q *request) (any, []byte, error) {
 	l, err := s.leaving(q.data)
 	if err != nil {
@@ -397,7 +412,8 @@ func (s *session) explain(q *request) (any, []byte, error) {
 	return l, nil, nil
 }
 
-// leaving is the content of an upload that leaves a page, read from its bytes.
+// leaving is the content of an upload that leaves a page, read from its bytes. The page shows it to
+// its visitor before sending.
 type leaving struct {
 	Bytes     int                `json:"bytes"`
 	Digest    string             `json:"digest"`
@@ -422,7 +438,8 @@ type leaving struct {
 }
 
 // add notes the photographs left out, the number of copies among them, and the number of those of
-// which the network made no finite numbers.
+// which the network made no finite numbers. The notes are the page's own, and no part of the
+// upload.
 func (l *leaving) add(left []error, c *client.Client) {
 	for _, e := range left {
 		l.Left = append(l.Left, e.Error())
@@ -430,7 +447,7 @@ func (l *leaving) add(left []error, c *client.Client) {
 	l.Copies, l.Zeros = c.Copies, c.Zeros
 }
 
-// row is a point of an upload.
+// row is a point of an upload. Images is a mass, and of a private upload a noisy count.
 type row struct {
 	Class  int     `json:"class"`
 	Images float32 `json:"images"`
@@ -439,7 +456,8 @@ type row struct {
 }
 
 // leaving decodes an upload, so that the account is of the bytes that leave. Points come with their
-// class, the one of the largest share, and with their mass.
+// class, the one of the largest share, and with their mass. Nothing here is taken from the session:
+// an upload that was kept is described alike.
 func (s *session) leaving(data []byte) (*leaving, error) {
 	if federate.IsRelease(data) {
 		u, err := federate.DecodeRelease(data, federate.Expect{Unsalted: true})
@@ -485,7 +503,8 @@ func (s *session) leaving(data []byte) (*leaving, error) {
 }
 
 // shaded returns rows of numbers as shades, in units of the largest of them. With m for the largest
-// absolute value, v is 128 + 127 v/m, cut to an integer. Rows of zeros are all 128.
+// absolute value, v is 128 + 127 v/m, cut to an integer. Rows of zeros are all 128. The cost is two
+// passes over the numbers.
 func shaded(rows [][]float32) [][]byte {
 	most := float32(0)
 	for _, r := range rows {
@@ -517,7 +536,8 @@ func largest(v []float32) (at int) {
 	return at
 }
 
-// sign returns the request that sends an upload: its path and headers.
+// sign returns the request that sends an upload: its path and headers. The headers hold the
+// client's signature of the digest, and not the upload.
 func (s *session) sign(q *request) (any, []byte, error) {
 	if _, _, err := s.explain(q); err != nil {
 		return nil, nil, err
@@ -535,7 +555,8 @@ func (s *session) sign(q *request) (any, []byte, error) {
 		"digest": digest}, nil, nil
 }
 
-// receipt verifies the reply to an upload of a digest, and returns the receipt and its file.
+// receipt verifies the reply to an upload of a digest, and returns the receipt and its file. Only a
+// receipt that the round's key signed, of this client and digest, is given on.
 func (s *session) receipt(q *request, p struct{ Digest string }) (any, []byte, error) {
 	r := &wire.Receipt{}
 	if err := wire.Unmarshal(q.data, r); err != nil {
@@ -548,7 +569,7 @@ func (s *session) receipt(q *request, p struct{ Digest string }) (any, []byte, e
 	return r, append(file, '\n'), err
 }
 
-// openClassifier opens a classifier. A later one takes its place.
+// openClassifier opens a classifier. A later one takes its place. It needs neither key nor round.
 func (s *session) openClassifier(q *request) (any, []byte, error) {
 	c, err := classify.ParseImages(q.data, 1)
 	if err != nil {
@@ -561,7 +582,7 @@ func (s *session) openClassifier(q *request) (any, []byte, error) {
 		"width": c.Fit.W, "sets": c.Has(models.SetOutput), "intervals": c.Has("low")}, nil, nil
 }
 
-// predicted is the prediction of one image.
+// predicted is the prediction of one image. Slices are copies: the classifier uses its own again.
 type predicted struct {
 	Probabilities []float32 `json:"probabilities"`
 	// Low and High are the ends of the credible intervals, and Set marks the classes of the

@@ -17,7 +17,9 @@ import (
 	"fmp/pipeline/settings"
 )
 
-// audited is the output of fmp audit for one partition of a run.
+// audited is the output of fmp audit for one partition of a run. Which fields are filled follows
+// from the run: Parts from plain uploads, Private, Server and Time from a private round, Extractors
+// from --server extractor alone. ReplyMS is in milliseconds, and 0 where no attack is by time.
 type audited struct {
 	Dataset   string `json:"dataset"`
 	Partition string `json:"partition"`
@@ -38,7 +40,8 @@ type audited struct {
 }
 
 // attacks are those that are made where they are asked for. A run that is not private has none by
-// time.
+// time. runs counts the replies for each image or graph, and 0 means no attack by time. server is
+// "extractor" or empty.
 type attacks struct {
 	runs   int           // by time
 	after  time.Duration // to a reply in these
@@ -46,7 +49,10 @@ type attacks struct {
 }
 
 // check refuses flags of an audit that none can be made by. A reply comes after client.Settle and a
-// tenth at least: work is stopped client.Settle before it.
+// tenth at least: work is stopped client.Settle before it. It looks at flags alone, before the
+// run's settings are read. --server and --time exclude each other, since an audit of extractors
+// ends before any attack by time. The minute is a bound on patience: N runs of each graph wait that
+// long each. o is read and not changed.
 func (t attacks) check(o *audit.Options) error {
 	switch {
 	case o.Rounds < 1 || o.Rounds > 10_000:
@@ -67,6 +73,9 @@ func (t attacks) check(o *audit.Options) error {
 	return nil
 }
 
+// auditHelp is the long help of fmp audit. The first term of d'^2 = k/N + k(k+1)/2f is of the mean
+// of N images. The second is of the scatter of f degrees of freedom. 1/sigma is the sensitivity
+// over the deviation of the noise.
 const auditHelp = `Draw rounds as those of a run directory, and attack them. Images and models must be the run's: a
 run of a folder or of models of your own is audited where it was made.
 
@@ -99,6 +108,9 @@ plain uploads: the run's own, one that the program does not know, and one that p
 into a number, after its owner said yes to it. Images are drawn; behind the run's own extractor the
 bits are a lower bound, by a linear decoder.`
 
+// newAuditCommand declares fmp audit. The run directory is read and stays as it is. Settings but
+// those of the engine are the run's own, and so are its seed and sizes, where no flag says
+// otherwise. The report comes whole at the end, so that an error leaves none.
 func newAuditCommand() *cobra.Command {
 	var o audit.Options
 	var t attacks
@@ -148,7 +160,12 @@ func newAuditCommand() *cobra.Command {
 // auditRun attacks rounds like those of the run in a folder, partition by partition. The engine is
 // this command's, and scores that an audit does not read are left out of the run's settings.
 // Attacks by time are of no partition, and made once. The images and models are prepared as for the
-// run, and compared with its manifest by their digests.
+// run, and compared with its manifest by their digests. It returns one entry for each partition of
+// the run, in their order, or one in all for an audit of extractors.
+//
+// A note on stderr names models of the program's own that have changed since the run: uploads are
+// then read in other coordinates than they were made for. A run without class means, moments or a
+// private round has nothing that a client sends, and is refused.
 func auditRun(cmd *cobra.Command, dir string, engine settings.Engine, o audit.Options,
 	t attacks) ([]audited, error) {
 	ctx := cmd.Context()
@@ -156,7 +173,9 @@ func auditRun(cmd *cobra.Command, dir string, engine settings.Engine, o audit.Op
 	if err != nil {
 		return nil, usageError(err)
 	}
+	// Data sets and corruptions of further scores cost time to prepare, and no attack reads them.
 	c.Engine, c.Scores.Other, c.Scores.Corruptions = engine, nil, false
+	// One thread an operator, as in the run: digests and features must be the same numbers.
 	eng, err := openEngine(ctx, c.Engine, 1, cmd.ErrOrStderr())
 	if err != nil {
 		return nil, err
@@ -167,6 +186,7 @@ func auditRun(cmd *cobra.Command, dir string, engine settings.Engine, o audit.Op
 		return nil, usageError(err)
 	}
 	defer p.Close()
+	// Digests are compared before any attack, since attacks take minutes.
 	kept, err := experiment.ReadManifest(dir)
 	if err != nil {
 		return nil, usageError(err)
@@ -181,6 +201,7 @@ func auditRun(cmd *cobra.Command, dir string, engine settings.Engine, o audit.Op
 	}
 	if t.server != "" {
 		a := audited{Dataset: p.Config.Dataset.Label()}
+		// No partition is drawn for it: images are drawn, and their classes are taken in turn.
 		a.Extractors, err = audit.RunExtractor(ctx, p, audit.Options{Seed: c.Seed})
 		return []audited{a}, err
 	}
@@ -188,10 +209,12 @@ func auditRun(cmd *cobra.Command, dir string, engine settings.Engine, o audit.Op
 	for _, part := range c.Partitions() {
 		a := audited{Dataset: p.Config.Dataset.Label(), Partition: part.Name(),
 			Clients: p.Config.Federation.Clients, Rounds: o.Rounds}
+		// Rounds are drawn by the run's seed, so that an audit made again gives the same figures.
 		o.Seed = c.Seed
 		if a.Parts, err = audit.RunParts(ctx, p, part.Alpha, o); err != nil {
 			return nil, err
 		}
+		// An epsilon of 0 is a run without privacy.
 		if c.Privacy.Epsilon > 0 {
 			if a.Private, err = audit.RunPrivate(ctx, p, part.Alpha, o); err != nil {
 				return nil, err
@@ -221,7 +244,11 @@ func auditRun(cmd *cobra.Command, dir string, engine settings.Engine, o audit.Op
 
 // sameSources refuses to audit a run behind other images or models than it had: settings keep names
 // of files, and another folder may have others of these names. It returns the further models that
-// differ, the program's own, in whose coordinates a server reads an upload.
+// differ, the program's own, in whose coordinates a server reads an upload. kept is the manifest in
+// the directory, and the other one is of the sources at hand. Images and corpus must agree by their
+// digests, and so must models that were given as files. The extractor and the private predictor
+// must agree also where they are the program's: they decide on the numbers that leave a client. own
+// is sorted.
 func sameSources(dir string, kept, now *experiment.Manifest) (own []string, err error) {
 	var other []string
 	for _, k := range []string{"images", "corpus"} {
@@ -229,10 +256,12 @@ func sameSources(dir string, kept, now *experiment.Manifest) (own []string, err 
 			other = append(other, k)
 		}
 	}
+	// Models that the kept manifest alone names are passed over.
 	for _, k := range slices.Sorted(maps.Keys(now.Models)) {
 		_, file := now.Files[k]
 		switch {
 		case kept.Models[k] == now.Models[k]:
+		// Models that were given as files have no second place to be taken from.
 		case file || k == "extractor" || k == "private":
 			other = append(other, k)
 		default:
@@ -246,7 +275,10 @@ func sameSources(dir string, kept, now *experiment.Manifest) (own []string, err 
 	return own, nil
 }
 
-// print writes the attacks on one partition, one a line.
+// print writes the attacks on one partition, one a line. Columns are the area under the ROC curve,
+// and the true positive rate at a false positive rate of 1%. Both follow in theory, with the
+// distance d'. The second line of a part has means over clients. Of a private run the bound on
+// epsilon holds with the stated confidence, and may be 0 where the guesses prove nothing.
 func (a *audited) print(b *strings.Builder) {
 	if len(a.Extractors) > 0 {
 		a.printExtractors(b)
@@ -258,11 +290,13 @@ func (a *audited) print(b *strings.Builder) {
 		fmt.Fprintf(b, "%-34s %6.3f %10.3f   %.3f, %.3f (d' = %.2f)\n", name, k.AUC, k.TPR,
 			k.TheoryAUC, k.TheoryTPR, k.TheoryD)
 	}
+	// Parts ascend in one space of features: each has those of the one before and more.
 	for _, p := range a.Parts {
 		line(fmt.Sprintf("%s (%d)", p.Read, p.Coordinates), p.Attack)
 		fmt.Fprintf(b, "  %.3g images behind a mean, %.0f bytes; %.1f%% of images known whole, "+
 			"%.2f of the distance left\n", p.Behind, p.Bytes, 100*p.Whole, p.Error)
 	}
+	// The first line has the attack on all canaries, the second the bound by the surest guesses.
 	if v := a.Private; v != nil {
 		line(fmt.Sprintf("private, epsilon %g, %s", v.Budget.Epsilon, v.Budget.Unit), v.Attack)
 		fmt.Fprintf(b, "%d of %d guesses on %d canaries are right: epsilon is at least %.3f "+
@@ -273,7 +307,9 @@ func (a *audited) print(b *strings.Builder) {
 	a.printTime(b)
 }
 
-// printExtractors writes the bits that extractors get out.
+// printExtractors writes the bits that extractors get out. The column average is over images, and
+// one image is the image of which most is known. A row that the client refuses has its reason in
+// place of numbers. The bits of an image stand in the heading, from the first row.
 func (a *audited) printExtractors(b *strings.Builder) {
 	fmt.Fprintf(b, "%s: bits of an image of %d that leave with a plain upload\n"+
 		"%-52s %-36s %15s %9s %9s\n", a.Dataset, a.Extractors[0].Most, "extractor", "upload",
@@ -288,7 +324,9 @@ func (a *audited) printExtractors(b *strings.Builder) {
 	}
 }
 
-// printTime writes the attacks by the moment of a reply.
+// printTime writes the attacks by the moment of a reply. Pairs of numbers are medians in
+// milliseconds, with the image and without it. The last column is of replies that wait for the
+// fixed time, where an AUC of 0.5 says that the moment tells nothing.
 func (a *audited) printTime(b *strings.Builder) {
 	if len(a.Time) == 0 {
 		return
@@ -306,7 +344,10 @@ func (a *audited) printTime(b *strings.Builder) {
 	}
 }
 
-// printServer writes the outcome of a malicious server's graphs.
+// printServer writes the outcome of a malicious server's graphs. moved is the change of the sums by
+// the image as a share of the sensitivity, which is 1 at most. best is the AUC in theory, and the
+// last column the epsilon that the guesses prove. It is for private runs: the stated epsilon is
+// that of a.Private.
 func (a *audited) printServer(b *strings.Builder) {
 	if len(a.Server) == 0 {
 		return

@@ -24,14 +24,22 @@ import (
 	"fmp/pipeline/lab/experiment"
 )
 
-// benchedModel is one model of a data set on both engines.
+// benchedModel is one model of a data set on both engines. Kind is one of the kinds of package
+// models, and Work its sizes in words. The embedded report has the results in the order ort, pure,
+// so that Ratio is over the ONNX Runtime.
 type benchedModel struct {
 	Kind string `json:"kind"`
 	Work string `json:"work"` // what one call does
 	benchReport
 }
 
-// newBenchCommand declares fmp bench. Both engines get the same inputs.
+// newBenchCommand declares fmp bench. Both engines get the same inputs. The setting engine.name is
+// not heeded, since both engines are measured. They run one after the other, so that neither takes
+// the other's cores.
+//
+// Either engine that fails ends the command: a ratio needs both. Here fmp onnx bench differs, which
+// reports the engine that is left. An engine is opened and closed for each model, and no model is
+// written or downloaded.
 func newBenchCommand() *cobra.Command {
 	var seconds float64
 	cfg := experiment.Default()
@@ -46,6 +54,7 @@ machine does; the ratio does so less. fmp onnx bench measures any other model.`,
   fmp bench --dataset cifar10 --threads 1 --seconds 5`,
 		Args: noArgs,
 	}
+	// hardwareAliases is shared by several commands, so that a copy gets the further name.
 	aliases := maps.Clone(hardwareAliases)
 	aliases["dataset"] = "dataset.name"
 	bindSettings(cmd, &cfg, aliases, "engine.", "dataset.name")
@@ -60,6 +69,8 @@ machine does; the ratio does so less. fmp onnx bench measures any other model.`,
 		cfg.FillDefaults()
 		var out []benchedModel
 		for _, w := range benchWork(cfg) {
+			// Data sets without a shipped model are the user's choice, and so their error is of
+			// usage.
 			data, err := assets.Model(cfg.Dataset.Name, w.kind)
 			if err != nil {
 				return usageError(fmt.Errorf("%w; give --dataset %s, or measure a model of your "+
@@ -98,7 +109,9 @@ machine does; the ratio does so less. fmp onnx bench measures any other model.`,
 	return cmd
 }
 
-// workload is the sizes of one call of a model.
+// workload is the sizes of one call of a model. kind is one of package models, and work is its text
+// for people. items is also the number by which throughput is counted. dims are NAME=N for the axes
+// that the model names, as fmp onnx bench --dim has them.
 type workload struct {
 	kind, work string
 	items      int // first axis
@@ -106,12 +119,16 @@ type workload struct {
 }
 
 // benchWork is the work of a run with these settings for its models. A predictor reads the pool of
-// all clients' points: clients times n.
+// all clients' points: clients times n. An extractor gets 256 images. The predictor draws for all
+// posterior samples in one call. Times of the four are therefore of different numbers of items, and
+// are not to be compared with each other.
 func benchWork(c experiment.Config) []workload {
 	n, clients, samples, fresh := c.Federation.Points, c.Federation.Clients, c.Posterior.Samples,
 		c.Predictor.Fresh
 	dim := func(name string, n int) string { return name + "=" + strconv.Itoa(n) }
 	return []workload{
+		// In the order in which a round uses them up to the predictor, and the client graph as a
+		// whole.
 		{models.KindExtractor, "256 images to features", 256, nil},
 		{models.KindEmbedding, fmt.Sprintf("uploads of %d clients of %d points", clients, n),
 			clients, []string{dim("n", n)}},
@@ -123,6 +140,8 @@ func benchWork(c experiment.Config) []workload {
 }
 
 // printBench prints a line for each model. least is the fewest calls behind any of the medians.
+// Each model must have two results, of ort and of pure in this order. Milliseconds are medians, and
+// the last column is their ratio: above 1 the ONNX Runtime is faster.
 func printBench(out io.Writer, dataset string, ms []benchedModel) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "%s\tone call\tort ms\tpure ms\tpure / ort\n", dataset)
@@ -139,7 +158,9 @@ func printBench(out io.Writer, dataset string, ms []benchedModel) error {
 	return nil
 }
 
-// photosReport is the output of fmp bench photos.
+// photosReport is the output of fmp bench photos. Size is the height and width in pixels, and Runs
+// the number of measured runs of each photograph. Photos are in the order of --megapixels, each as
+// JPEG and then as PNG. Times in them are of the processor.
 type photosReport struct {
 	Size   int           `json:"size"`
 	Resize string        `json:"resize"`
@@ -148,7 +169,12 @@ type photosReport struct {
 }
 
 // newBenchPhotosCommand declares fmp bench photos. It opens no engine: decoding and resizing are
-// measured alone.
+// measured alone. All flags are checked before the first photograph is drawn, and nothing is
+// written to disk. A photograph takes four bytes a pixel in memory: 192 MB of 48 megapixels.
+//
+// Bounds of --size and --runs keep a run finite; bench.MinRuns is the fewest of which a spread says
+// something. Processor time is reported, and not wall time, since a shared machine stretches the
+// latter.
 func newBenchPhotosCommand() *cobra.Command {
 	var r photosReport
 	var megapixels []float64
@@ -166,6 +192,7 @@ pixels says how many of the photograph's one decoded pixel covers (docs/edge.md)
 		Args: noArgs,
 	}
 	f := cmd.Flags()
+	// 640 x 480, and steps of three or four times up to the 48 megapixels of telephones.
 	f.Float64SliceVar(&megapixels, "megapixels", []float64{0.3072, 1, 3, 12, 48},
 		"`SIZES` of the photographs in millions of pixels")
 	f.IntVar(&r.Size, "size", 224, "height and width of the model's images, 1 to 4096")
@@ -185,6 +212,7 @@ pixels says how many of the photograph's one decoded pixel covers (docs/edge.md)
 				r.Runs, bench.MinRuns)
 		}
 		for _, m := range megapixels {
+			// The negation refuses NaN, with which no comparison holds.
 			if !(m >= bench.MinMegapixels) || m > bench.MaxMegapixels {
 				return usageErrorf("bench photos: --megapixels has %v; allowed are %v to %v", m,
 					bench.MinMegapixels, bench.MaxMegapixels)
@@ -192,6 +220,7 @@ pixels says how many of the photograph's one decoded pixel covers (docs/edge.md)
 		}
 		bar := newProgress(cmd.ErrOrStderr())
 		defer bar.close()
+		// Progress counts photographs of each format.
 		report := func(done, total int) { bar.report("photographs", done, total) }
 		fit := imagefile.Fit{H: r.Size, W: r.Size, Ch: 3, Resize: resize}
 		if r.Photos, err = bench.Photos(cmd.Context(), fit, megapixels, r.Runs,
@@ -203,6 +232,10 @@ pixels says how many of the photograph's one decoded pixel covers (docs/edge.md)
 	return cmd
 }
 
+// print writes a line for each photograph and format. Columns are the megapixels asked for, the
+// size drawn, bytes of the file, pixels that one decoded pixel covers, and milliseconds. The drawn
+// size may differ from the megapixels by the rounding of height and width. The column all is
+// measured, and is no sum of the two before it.
 func (r photosReport) print(b *strings.Builder) {
 	fmt.Fprintf(b, "to %d x %d pixels (%s), milliseconds of the processor, medians of %d runs\n",
 		r.Size, r.Size, r.Resize, r.Runs)
@@ -215,7 +248,8 @@ func (r photosReport) print(b *strings.Builder) {
 	}
 }
 
-// peersReport is the output of fmp bench peers.
+// peersReport is the output of fmp bench peers. Go is version and architecture, as both decide on
+// the speed of this program's side. Works are the rows in the order in which they were measured.
 type peersReport struct {
 	Go           string       `json:"go"`
 	Instructions string       `json:"instructions"` // that products are done with
@@ -224,14 +258,22 @@ type peersReport struct {
 	Works        []peerResult `json:"works"`
 }
 
-// peerResult is a row: one work, by this program and by the others.
+// peerResult is a row: one work, by this program and by the others. Results begin with this
+// program's, to which the ratios of the others relate. Those that are not at hand are there too,
+// marked as missing.
 type peerResult struct {
 	Work    string         `json:"work"`
 	Results []bench.Result `json:"results"`
 }
 
 // newBenchPeersCommand declares fmp bench peers. Rows are printed as they are measured, but for
-// --json.
+// --json. The whole takes minutes, and a command that is stopped has shown the rows before. JSON is
+// one value and comes at the end.
+//
+// The engine has one thread, as the others have. Without the other programs the command goes on
+// with the rows that this process can measure, and says so on stderr. Numbers of runs and the text
+// of --only are checked before the engine is opened. An error of one row ends the command, with the
+// rows before it printed.
 func newBenchPeersCommand() *cobra.Command {
 	var folder, only string
 	var runs, before int
@@ -271,6 +313,7 @@ of CIFAR-10's images, where fmp data has them.`,
 		if err := bench.CheckRuns(runs, before); err != nil {
 			return usageError(fmt.Errorf("--runs and --before: %w", err))
 		}
+		// Without --only every name has the empty text in it.
 		works := slices.DeleteFunc(bench.Works(),
 			func(w bench.Work) bool { return !strings.Contains(w.Name, only) })
 		if len(works) == 0 {
@@ -310,7 +353,11 @@ of CIFAR-10's images, where fmp data has them.`,
 	return cmd
 }
 
-// print writes the lines of a row, its name in a column that is wide enough for all.
+// print writes the lines of a row, its name in a column that is wide enough for all. The name
+// stands on the first line alone. wide is the length of the longest name in bytes. Times are
+// milliseconds: the median, and in brackets the least and the most. The last column is the median
+// of ratios run by run, and not the ratio of the medians: neighbouring runs share the speed of the
+// machine.
 func (p *peerResult) print(out io.Writer, wide int, heading bool) error {
 	var b strings.Builder
 	line := func(work, with, ms, times string) {
@@ -321,6 +368,7 @@ func (p *peerResult) print(out io.Writer, wide int, heading bool) error {
 	}
 	name := p.Work
 	for _, r := range p.Results {
+		// A program that is missing has a line, so that tables of two machines compare.
 		ms, times := "not at hand", ""
 		if !r.Missing {
 			ms = fmt.Sprintf("%.4g (%.4g to %.4g)", 1e3*r.Seconds.Median, 1e3*r.Seconds.Least,
@@ -328,6 +376,7 @@ func (p *peerResult) print(out io.Writer, wide int, heading bool) error {
 			times = fmt.Sprintf("%.2f (%.2f to %.2f)", r.Ratio.Median, r.Ratio.Least, r.Ratio.Most)
 		}
 		line(name, r.Name, ms, times)
+		// The name stands on the first line of its row.
 		name = ""
 	}
 	if _, err := io.WriteString(out, b.String()); err != nil {

@@ -17,7 +17,10 @@ import (
 	"fmp/pipeline/pool"
 )
 
-// measuredRound is the output of fmp bench round.
+// measuredRound is the output of fmp bench round. Accuracies are shares of test images from 0 to 1,
+// means over Repeats. Defences are the columns of the table that is filled: each of the three kinds
+// of table has columns of its own. Attacks, Lost, Precisions, Rivals and Membership are filled
+// together, or Moments, or Colluders.
 type measuredRound struct {
 	drawnRounds
 	Open     bool          `json:"open"` // classes that neither extractor nor corpus has seen
@@ -38,6 +41,7 @@ type measuredRound struct {
 	Colluders []attack.CollusionRow `json:"colluders,omitempty"`
 }
 
+// benchRoundHelp is the long help of fmp bench round.
 const benchRoundHelp = `Draw rounds of clients from a data set, let some of them attack, and print the accuracy that is
 left: without defence, with the median, the trimmed mean (20% off each end) and the geometric median
 of the clients' class means, with honesty as part of the posterior (fmp serve and fmp pool), and for
@@ -59,7 +63,9 @@ is the accuracy where all are taken for honest, where they are judged, and where
 images that the server knows, ten of each class; with the largest loss of a round against its honest
 clients alone, and how many rounds lost more than .1.`
 
-// drawnRounds says which rounds a benchmark draws.
+// drawnRounds says which rounds a benchmark draws. It is embedded in the output of each benchmark,
+// so that figures never stand without the rounds that they are of. Clients, Points and Repeats are
+// settings, and are filled in before anything is measured.
 type drawnRounds struct {
 	Dataset string  `json:"dataset"`
 	Clients int     `json:"clients"`
@@ -71,6 +77,8 @@ type drawnRounds struct {
 
 // bind declares the settings and flags of drawn rounds, with the settings that the command reads
 // besides. Their sizes are settings, but for alpha: it is one number here, and a list in a run.
+// reads are keys and groups of settings as bindSettings takes them. cfg is filled when the command
+// runs, and r by its flags and by measure.
 func (r *drawnRounds) bind(cmd *cobra.Command, cfg *experiment.Config, reads ...string) {
 	bindSettings(cmd, cfg, runAliases, append(reads, "engine.", "dataset.", "corpus.", "extractor.",
 		"federation.points", "seeds", "seed")...)
@@ -80,13 +88,21 @@ func (r *drawnRounds) bind(cmd *cobra.Command, cfg *experiment.Config, reads ...
 }
 
 // measure prepares the data of an experiment and measures rounds of it. r has the sizes of the
-// prepared experiment when do is called, and so have the rounds that do is given.
+// prepared experiment when do is called, and so have the rounds that do is given. The steps are:
+// alpha is checked, an engine is opened, the data set becomes features, and do measures and prints.
+// The data, the models and the engine are closed before it returns. do must not keep them.
+//
+// Prepared features are cached as those of a run are, so that a second benchmark begins faster.
+// cfg.Methods says which models are prepared, and the caller sets it.
 func (r *drawnRounds) measure(cmd *cobra.Command, cfg experiment.Config,
 	do func(p *experiment.Prepared, of experiment.Rounds) error) error {
+	// The negation refuses NaN. Beyond 1000 shares of classes are nearly equal, as alpha 0 makes
+	// them.
 	if !(r.Alpha >= 0 && r.Alpha <= 1000) {
 		return usageErrorf("%s: --alpha is %v; allowed are 0 to 1000",
 			strings.TrimPrefix(cmd.CommandPath(), "fmp "), r.Alpha)
 	}
+	// Figures must not depend on the number of threads of an operator.
 	eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())
 	if err != nil {
 		return err
@@ -107,17 +123,25 @@ func (r *drawnRounds) measure(cmd *cobra.Command, cfg experiment.Config,
 		Progress: bar.report})
 }
 
-// closedFormHelp is the help of the flag by which a corpus's images do not count.
+// closedFormHelp is the help of the flag by which a corpus's images do not count. The flag is of
+// the benchmarks of rounds and of domains.
 const closedFormHelp = "the closed form alone: images of the corpus do not count " +
 	"as one more client's"
 
-// errNoClosedForm says that a benchmark's rounds have no closed form.
+// errNoClosedForm says that a benchmark's rounds have no closed form. It is known only when the
+// models are prepared: the data set and its corpus decide on it. command is the command's name
+// without fmp.
 func errNoClosedForm(command string) error {
 	return usageErrorf("%s: --closed-form is for rounds of the corpus's classes, and these have "+
 		"no conjugate predictor: leave it out", command)
 }
 
-// newBenchRoundCommand declares fmp bench round. Fewer than half of the clients attack.
+// newBenchRoundCommand declares fmp bench round. Fewer than half of the clients attack. A majority
+// could pass for the honest ones, and no defence is made for it. With --colluders the number of
+// attackers is the table's own, from 1 to 5 clients in 10, and --bad is not read.
+//
+// The number of test images bounds the time: every round is scored on all of them, under each
+// attack and defence.
 func newBenchRoundCommand() *cobra.Command {
 	var res measuredRound
 	var test int
@@ -142,10 +166,12 @@ func newBenchRoundCommand() *cobra.Command {
 		"measure rounds of which 10 to 50% of the clients collude")
 	f.BoolVar(&closedForm, "closed-form", false, closedFormHelp)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		// Models of other methods are not prepared.
 		cfg.Methods = []string{"FMP"}
 		if colluders {
 			res.Bad = 1 // of them it makes rounds of its own
 		}
+		// Half of the clients could not be told from the other half.
 		if res.Bad < 1 || 2*res.Bad >= cfg.Federation.Clients || test < 0 {
 			return usageErrorf("bench round: --bad %d and --test %d; allowed are 1 to less than "+
 				"half of the %d clients, and from 0", res.Bad, test, cfg.Federation.Clients)
@@ -172,9 +198,13 @@ func newBenchRoundCommand() *cobra.Command {
 	return cmd
 }
 
-// attack fills the tables. Uploads of moments have a table of their own, and none of the others.
+// attack fills the tables. Uploads of moments have a table of their own, and none of the others. Of
+// skewed clients there is no table of two sizes, since it compares clients that differ in size
+// alone. The first table that fails ends the measurement, and none is reported then. Sizes of
+// membership are about equal steps of the logarithm, from 10 to 1000 images.
 func (r *measuredRound) attack(ctx context.Context, p *experiment.Prepared,
 	o attack.Options) (err error) {
+	// Embedded is set where clients send moments.
 	if p.Tools.Embedded != nil {
 		r.Defences = attack.MomentsDefences
 		r.Moments, err = attack.RunMoments(ctx, p, o)
@@ -183,6 +213,7 @@ func (r *measuredRound) attack(ctx context.Context, p *experiment.Prepared,
 	if r.Attacks, err = attack.RunAttacks(ctx, p, o); err != nil {
 		return err
 	}
+	// Sizes are compared among clients with equal shares of the classes.
 	if o.Alpha == 0 {
 		if r.Sizes, err = attack.RunSizes(ctx, p, o); err != nil {
 			return err
@@ -202,7 +233,8 @@ func (r *measuredRound) attack(ctx context.Context, p *experiment.Prepared,
 }
 
 // momentsText writes the table of uploads of moments. The first row is without an attack, so that
-// there is nobody to find.
+// there is nobody to find. A cell has accuracy and NLL in nats. The last columns are mean
+// probabilities of being honest, of bad clients and of the others: 0 and 1 are perfect.
 func (r *measuredRound) momentsText(b *strings.Builder) {
 	fmt.Fprintf(b, "| ACC / NLL under | %s | P(honest) bad | others |\n|%s\n",
 		strings.Join(r.Defences, " | "), strings.Repeat(" --- |", len(r.Defences)+3))
@@ -211,6 +243,7 @@ func (r *measuredRound) momentsText(b *strings.Builder) {
 		for d := range r.Defences {
 			fmt.Fprintf(b, " %.3f / %.3f |", a.ACC[d], a.NLL[d])
 		}
+		// Without an attack nobody is bad, and the mean over none means nothing.
 		found := fmt.Sprintf("%.2f", a.Found)
 		if i == 0 {
 			found = "-"
@@ -219,7 +252,8 @@ func (r *measuredRound) momentsText(b *strings.Builder) {
 	}
 }
 
-// partition names that of the clients.
+// partition names that of the clients. Alpha is the concentration of the Dirichlet distribution
+// that a client's shares of classes come from: the smaller, the fewer classes a client has.
 func (r *measuredRound) partition() string {
 	if r.Alpha > 0 {
 		return fmt.Sprintf("Dirichlet %g", r.Alpha)
@@ -227,7 +261,11 @@ func (r *measuredRound) partition() string {
 	return "homogeneous"
 }
 
-// text is the tables in Markdown.
+// text is the tables in Markdown. A multiple is printed as ×, in images of an honest client: first
+// the claim, then the mass that honesty counts of it. Losses are differences of accuracy from a
+// round without attack and without defence. Bytes are of one client's message, and of rivals those
+// of their numbers alone. The first row is without an attack, so that it has neither claim nor
+// attackers.
 func (r *measuredRound) text() string {
 	var b strings.Builder
 	if r.Colluders != nil {
@@ -272,6 +310,7 @@ func (r *measuredRound) text() string {
 			"| as counted | %.4f | %.4f | %.4f |\n", s.Claimed.ACC, s.Claimed.NLL, s.Claimed.ECE,
 			s.Counted.ACC, s.Counted.NLL, s.Counted.ECE)
 	}
+	// Precisions are copied, as append could write rivals into the memory behind them.
 	for _, t := range []struct {
 		title string
 		rows  []attack.ScoreRow
@@ -294,7 +333,9 @@ func (r *measuredRound) text() string {
 	return b.String()
 }
 
-// colludersText writes the table of colluders.
+// colludersText writes the table of colluders. Each cell has the mean accuracy, the largest loss,
+// and the number of draws that lost more than .1. The column of honest clients is the accuracy of a
+// round without the colluders, by which losses are measured.
 func (r *measuredRound) colludersText() string {
 	var b strings.Builder
 	form := "class means"
@@ -318,7 +359,9 @@ func (r *measuredRound) colludersText() string {
 	return b.String()
 }
 
-// measuredDomains is the output of fmp bench domains.
+// measuredDomains is the output of fmp bench domains. Severities are those of each kind, as the
+// family counts them, and of rotation quarter turns. Rows are means over repeats, kinds and
+// severities.
 type measuredDomains struct {
 	drawnRounds               // Clients are of each domain
 	Family      string        `json:"family"`
@@ -327,6 +370,7 @@ type measuredDomains struct {
 	Rows        []domains.Row `json:"rows"`
 }
 
+// benchDomainsLong is the long help of fmp bench domains.
 const benchDomainsLong = `Draw rounds of clients whose images come from domains of their own, and print
 accuracy and NLL on images of the clients' domains and on those that no client has, each left out in
 turn. --domains names them:
@@ -347,7 +391,9 @@ features moved towards the barycenter of the clients' Gaussians (SLOT-Align). Ri
 setting, strength and temperature that are best on the test images.`
 
 // newBenchDomainsCommand declares fmp bench domains. The family says how many clients there are, so
-// that federation.clients is not read.
+// that federation.clients is not read. The number of clients that is reported is of each domain.
+// Names of families come from package domains, in whose order the help lists them, and the first is
+// the default. The name is checked before an engine is opened.
 func newBenchDomainsCommand() *cobra.Command {
 	var res measuredDomains
 	var closedForm bool
@@ -377,6 +423,7 @@ func newBenchDomainsCommand() *cobra.Command {
 			return usageErrorf("bench domains: --domains is %q; allowed are %s", family,
 				suggest.Or(names...))
 		}
+		// Spoiled test images are made while the run is prepared, domains.Images of each domain.
 		from := domains.Families[at]
 		cfg.Methods, cfg.Scores.Domains, cfg.Scores.Images = []string{"FMP"}, from.Domains(),
 			domains.Images
@@ -397,13 +444,15 @@ func newBenchDomainsCommand() *cobra.Command {
 	return cmd
 }
 
-// print leaves the last two columns of a row out where no kind was unknown to it.
+// print leaves the last two columns of a row out where no kind was unknown to it. A method that is
+// fitted to clients of the round has nothing for a kind that none of them has. NLL is in nats.
 func (r *measuredDomains) print(b *strings.Builder) {
 	fmt.Fprintf(b, "%s, %s, %d images a client, alpha %g, %d repeats\n%-40s %17s %17s\n"+
 		"%-40s %8s %8s %8s %8s\n", r.Dataset, r.Family, r.Points, r.Alpha, r.Repeats, "",
 		"known domain", "unknown kind", "", "ACC", "NLL", "ACC", "NLL")
 	for _, row := range r.Rows {
 		fmt.Fprintf(b, "%-40s %8.3f %8.3f", row.Name, row.Known.ACC, row.Known.NLL)
+		// The heading stays, and the two columns are left blank.
 		if row.Unknown != nil {
 			fmt.Fprintf(b, " %8.3f %8.3f", row.Unknown.ACC, row.Unknown.NLL)
 		}
@@ -411,7 +460,8 @@ func (r *measuredDomains) print(b *strings.Builder) {
 	}
 }
 
-// measuredSets is the output of fmp bench sets.
+// measuredSets is the output of fmp bench sets. Level is the probability that sets are made for.
+// FalseShare is the share of clients whose false points sets survive, and is filled with False.
 type measuredSets struct {
 	drawnRounds
 	Level float64        `json:"level"`
@@ -423,7 +473,9 @@ type measuredSets struct {
 }
 
 // newBenchSetsCommand declares fmp bench sets. Clients have at least twice as many images as the
-// largest number of calibration points: half at least go into class means.
+// largest number of calibration points: half at least go into class means. The numbers 10 and 40
+// are fixed, so that tables of several data sets compare. 0.5 and 0.999 are the bounds of levels in
+// fmp calibrate too, and the negated test refuses NaN. Both checks come before an engine is opened.
 func newBenchSetsCommand() *cobra.Command {
 	var res measuredSets
 	var falsePoints bool
@@ -459,6 +511,8 @@ survive none; they are scored on new images of the honest clients.`,
 		if !(res.Level >= 0.5 && res.Level <= 0.999) {
 			return usageErrorf("bench sets: --level is %v; allowed are 0.5 to 0.999", res.Level)
 		}
+		// The points are held back from the images that a client has, and never used for class
+		// means.
 		calibrate := []int{10, 40}
 		if least := 2 * calibrate[1]; cfg.Federation.Points < least {
 			return usageErrorf("bench sets: --points is %d; want %d or more, of which %d are "+
@@ -483,7 +537,9 @@ survive none; they are scored on new images of the honest clients.`,
 	return cmd
 }
 
-// Columns are shares of images whose set holds their class, and the mean size of sets.
+// print writes a line for each row, or the table of false points. Columns are shares of images
+// whose set holds their class, and the mean size of sets. A row whose points prove the level in no
+// repeat has its number of repeats alone.
 func (r *measuredSets) print(b *strings.Builder) {
 	fmt.Fprintf(b, "%s, %d clients of %d images, alpha %g, %d repeats, sets of %g\n", r.Dataset,
 		r.Clients, r.Points, r.Alpha, r.Repeats, r.Level)
@@ -496,6 +552,7 @@ func (r *measuredSets) print(b *strings.Builder) {
 	for _, row := range r.Rows {
 		name := fmt.Sprintf("%d points each, %s, %s", row.Calibrate, row.Sets, row.Score)
 		m := row.FMP
+		// No repeat had points enough for the level, so that there are no means.
 		if m.Repeats == 0 {
 			fmt.Fprintf(b, "%-52s %8d\n", name, 0)
 			continue
@@ -505,7 +562,10 @@ func (r *measuredSets) print(b *strings.Builder) {
 	}
 }
 
-// printFalse writes the rows of false calibration points.
+// printFalse writes the rows of false calibration points. The names of attacks are explained first.
+// held is of new images of the honest clients, and error the standard error of it. left out is the
+// share of bad clients that were, and of others the share of honest ones: 1 and 0 are perfect. The
+// last columns are of sets that are to survive no false point.
 func (r *measuredSets) printFalse(b *strings.Builder) {
 	for _, a := range coverage.FalseAttacks {
 		fmt.Fprintf(b, "%-6s %s\n", a.Name, a.Does)
@@ -519,7 +579,8 @@ func (r *measuredSets) printFalse(b *strings.Builder) {
 	}
 }
 
-// measuredPaths is the output of fmp bench martingale.
+// measuredPaths is the output of fmp bench martingale. Every path begins at the round's own
+// posterior.
 type measuredPaths struct {
 	drawnRounds
 	// Paths are drawn for each round, and Rows are by method.
@@ -528,7 +589,13 @@ type measuredPaths struct {
 }
 
 // newBenchMartingaleCommand declares fmp bench martingale. The method FMP-ISAB is prepared for its
-// predictor, by which points are drawn.
+// predictor, by which points are drawn. For a martingale E[p_{t+1} | p_1 .. p_t] = p_t, so that the
+// mean drift is 0 but for the noise of paths. The method is that of Fong, Holmes and Walker 2023
+// (Martingale posterior distributions), whose draws are from the prediction. 500 test images are
+// followed, as each costs a prediction for every path and batch.
+//
+// Two paths are the fewest with a standard error. All bounds are checked before an engine is
+// opened.
 func newBenchMartingaleCommand() *cobra.Command {
 	var res measuredPaths
 	o := martingale.Options{Test: 500}
@@ -575,6 +642,9 @@ temperature. Spread is the standard deviation over paths, and of the method's ow
 	return cmd
 }
 
+// print writes a block for each method, with a line for the start and one for each batch. Columns
+// are the draws so far, the mean probability, its drift with the standard error over paths, the
+// distance moved, and the spread. A drift within two errors of 0 is in keeping with a martingale.
 func (r *measuredPaths) print(b *strings.Builder) {
 	fmt.Fprintf(b, "%s, %d clients of %d images, alpha %g, %d repeats, %d paths\n", r.Dataset,
 		r.Clients, r.Points, r.Alpha, r.Repeats, r.Paths)

@@ -37,7 +37,12 @@ import (
 )
 
 // servedLoad is the output of fmp bench serve. Rates are of all clients together, and MiB are 2^20
-// bytes.
+// bytes. Clients, Parallel, Sync and Workers are flags, and the rest is measured. Times named
+// seconds are of the wall clock, those named cpu of processors. Memory is 0, and so is processor
+// time, where there is no /proc.
+//
+// Parallel is the number of clients that send at once. Bytes is of the last client's upload: all
+// have the same number of points.
 type servedLoad struct {
 	Clients int `json:"clients"`
 	Bytes   int `json:"bytes"` // of one upload
@@ -80,7 +85,10 @@ type servedLoad struct {
 const benchRound = 1
 
 // newBenchServeCommand declares fmp bench serve. The servers are processes of this program, so that
-// a kill is a real one.
+// a kill is a real one. All files lie in a temporary folder, which is removed at the end and after
+// an error. Flags are checked before it is made. The processes listen on loopback alone.
+//
+// All uploads are held in this process at once, which bounds --clients.
 func newBenchServeCommand() *cobra.Command {
 	var clients, parallel, workers int
 	var sync, pool, two bool
@@ -122,6 +130,7 @@ once the two have checked its proof.`,
 			return usageErrorf("bench serve: --workers %d; allowed are 0 to 64, and 0 with "+
 				"--two-servers", workers)
 		}
+		// Uploads that workers have added up are of use only to the classifier.
 		pool = pool || workers > 0
 		dir, err := os.MkdirTemp("", "fmp-bench-serve")
 		if err != nil {
@@ -158,7 +167,8 @@ once the two have checked its proof.`,
 }
 
 // loadRequest is one of the load: the server that it goes to, path, headers and body. It is made
-// before the clock starts, with its signature.
+// before the clock starts, with its signature. server is an index into the addresses of the load. A
+// request may be sent many times, and is not changed by it. path has no address in front.
 type loadRequest struct {
 	server  int
 	path    string
@@ -170,12 +180,16 @@ type loadRequest struct {
 const loadLeader, loadHelper = prio.Leader, prio.Helper
 
 // measure starts the servers in dir, sends the load, waits for the classifier where pool is set,
-// and measures a restart after kill -9. Processes that it started end with it.
+// and measures a restart after kill -9. Processes that it started end with it. The steps are: keys
+// and requests, the helper, the server, the workers, the load, the classifier, the kill and the
+// second start. The helper starts first, since the leader is given its address. The restart is of
+// the server alone.
 func (res *servedLoad) measure(ctx context.Context, dir string, two, pool bool) error {
 	requests, err := res.prepare(ctx, dir, two, pool)
 	if err != nil {
 		return err
 	}
+	// The second start has the same arguments, as a service manager would give them.
 	args := []string{"--round", filepath.Join(dir, "round.yaml")}
 	if res.Sync {
 		args = append(args, "--sync")
@@ -189,6 +203,7 @@ func (res *servedLoad) measure(ctx context.Context, dir string, two, pool bool) 
 			return err
 		}
 		defer kill()
+		// Calls that are deferred run last first: memory is read before the helper is killed.
 		defer func() { res.MemoryHelper = serverMemory(at, "VmHWM") }()
 		helper = address
 		args = append(args, "--helper", helper)
@@ -204,6 +219,7 @@ func (res *servedLoad) measure(ctx context.Context, dir string, two, pool bool) 
 	if err != nil {
 		return err
 	}
+	// The variable is read at the end, when it kills the server of the second start.
 	defer func() { kill() }()
 	killWorkers, err := res.startWorkers(ctx, dir, queue)
 	if err != nil {
@@ -212,6 +228,7 @@ func (res *servedLoad) measure(ctx context.Context, dir string, two, pool bool) 
 	defer killWorkers()
 	urls := [...]string{loadLeader: url, loadHelper: helper}
 	res.MemoryBefore = serverMemory(dir, "VmRSS")
+	// Each sender can keep one connection, so that the load measures few handshakes.
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: res.Parallel,
 		MaxConnsPerHost: res.Parallel}}
 	start := time.Now()
@@ -220,6 +237,7 @@ func (res *servedLoad) measure(ctx context.Context, dir string, two, pool bool) 
 	}
 	res.MemoryAfter = serverMemory(dir, "VmRSS")
 	if pool {
+		// Counted from here, processor time is of pooling and not of uploads.
 		worked := serverCPU(dir)
 		if err := waitPooled(ctx, client, url); err != nil {
 			return err
@@ -245,18 +263,26 @@ func (res *servedLoad) measure(ctx context.Context, dir string, two, pool bool) 
 // send sends the requests of all clients, Parallel at once, and measures their rate and latency. A
 // client's requests follow each other. Of n sorted times P50 is the n/2-th and P99 the 99n/100-th.
 // An error ends its goroutine alone, and the first is returned once all have ended. Latency is that
-// of all requests of a client, in ms, with the waits of those that are put off.
+// of all requests of a client, in ms, with the waits of those that are put off. Clients are taken
+// in order from one counter, so that a slow one delays nobody else. Each goroutine writes only the
+// time of its own clients, and Again is counted atomically. Figures are set only where all uploads
+// have arrived.
+//
+// The cost in memory is one number for each client. Times are in microseconds, and given in
+// milliseconds. Of few clients P99 is the longest.
 func (res *servedLoad) send(ctx context.Context, client *http.Client, urls [2]string,
 	requests [][]loadRequest) error {
 	took := make([]float64, len(requests))
 	var next atomic.Int64
 	var group sync.WaitGroup
+	// There is room for an error of each goroutine, so that none waits to be read.
 	errs := make(chan error, res.Parallel)
 	start := time.Now()
 	for range res.Parallel {
 		group.Go(func() {
 			for {
 				i := int(next.Add(1)) - 1
+				// After an interrupt no further client is begun.
 				if i >= len(requests) || ctx.Err() != nil {
 					return
 				}
@@ -267,6 +293,7 @@ func (res *servedLoad) send(ctx context.Context, client *http.Client, urls [2]st
 						return
 					}
 				}
+				// No other goroutine has the index i.
 				took[i] = float64(time.Since(at).Microseconds()) / 1000
 			}
 		})
@@ -288,13 +315,16 @@ func (res *servedLoad) send(ctx context.Context, client *http.Client, urls [2]st
 }
 
 // waitPooled fetches the classifier until it is there. It asks ten times a second until the context
-// ends.
+// ends. Any other status than 200 means that the classifier is not there yet. An error of the
+// connection ends the wait, as the server has then ended.
 func waitPooled(ctx context.Context, client *http.Client, url string) error {
 	for {
+		// The request has no context, so that an interrupt is heeded between two requests.
 		resp, err := client.Get(url + wire.RoundPath(benchRound) + "/classifier.onnx")
 		if err != nil {
 			return fmt.Errorf("bench serve: %w", err)
 		}
+		// A body that is read to its end leaves the connection for the next request.
 		_, _ = io.Copy(io.Discard, resp.Body)
 		resp.Body.Close()
 		if resp.StatusCode == http.StatusOK {
@@ -309,7 +339,9 @@ func waitPooled(ctx context.Context, client *http.Client, url string) error {
 }
 
 // checkRestart measures how long a server that was killed takes until it is ready, and counts the
-// uploads that it still has.
+// uploads that it still has. start is the moment before the process was started, and url its
+// address. Ready means that the state is read and /readyz answers 200. Every upload that got a
+// receipt must be counted as in: the receipt promises that it survives a kill.
 func (res *servedLoad) checkRestart(url string, start time.Time) error {
 	resp, err := http.Get(url + "/readyz")
 	if err != nil {
@@ -334,15 +366,22 @@ func (res *servedLoad) checkRestart(url string, start time.Time) error {
 }
 
 // prepare makes the round's files and the requests of each client, in their order. Each client has
-// a key and an upload of its own. Memory is that of all requests at once.
+// a key and an upload of its own. Memory is that of all requests at once. It writes the client
+// graph, the roster, the round file and the server's key. The deadline is far ahead, so that the
+// round ends by its quorum alone, or not at all.
+//
+// Requests are [clients][1], or [clients][2] of a private round: the helper's comes first, and the
+// leader's after it. Signing costs one Ed25519 signature a request, before the clock starts.
 func (res *servedLoad) prepare(ctx context.Context, dir string, two,
 	pool bool) ([][]loadRequest, error) {
+	// Names in the round file are relative to its folder.
 	path := filepath.Join(dir, "client.onnx")
 	round := fmt.Sprintf("round: %d\nclient_graph: client.onnx\nroster: roster.txt\n"+
 		"deadline: 2199-01-01T00:00:00Z\n", benchRound)
 	var err error
 	if two {
 		round += "privacy: {epsilon: 1, noise: two-servers, points: 10}\n"
+		// The secret is that by which leader and helper know each other.
 		if err = identity.SaveSecret(filepath.Join(dir, "secret"),
 			[]byte(rand.Text())); err == nil {
 			err = fuse(ctx, path)
@@ -374,10 +413,12 @@ func (res *servedLoad) prepare(ctx context.Context, dir string, two,
 	}
 	requests := make([][]loadRequest, res.Clients)
 	var making time.Duration
+	// Row c is the centre of class c modulo C, standard normal in each coordinate.
 	centres := make([]float32, f.S*f.Dx)
 	rng.Normal(rng.New(1, "centres"), centres)
 	for i := range requests {
 		name := fmt.Sprintf("client-%06d", i)
+		// A key pair takes some tens of microseconds.
 		k, err := identity.New(name)
 		if err != nil {
 			return nil, err
@@ -410,11 +451,14 @@ func (res *servedLoad) prepare(ctx context.Context, dir string, two,
 	return requests, atomicfile.WriteBytes(filepath.Join(dir, "round.yaml"), []byte(round))
 }
 
-// loadPair describes the round as leader and helper have it.
+// loadPair describes the round as leader and helper have it. Signatures name the server's key, so
+// that a share for one server is none for the other.
 type loadPair [2]wire.Description
 
 // loadServers makes the keys of leader and helper where they will find them, as clients sign for a
-// server's key, and describes their round of a client graph.
+// server's key, and describes their round of a client graph. graph is the SHA-256 of the client
+// graph. A server makes a key where it finds none, which a client that signs beforehand could not
+// know.
 func loadServers(dir, graph string) (pair loadPair, err error) {
 	for server, at := range [...]string{loadLeader: dir, loadHelper: filepath.Join(dir, "helper")} {
 		k, err := identity.New("server")
@@ -430,7 +474,7 @@ func loadServers(dir, graph string) (pair loadPair, err error) {
 }
 
 // upload is a client's signed upload to one of the servers. The signature is of the upload's
-// digest, the server, the round and the graph.
+// digest, the server, the round and the graph. body is kept and not copied.
 func (p *loadPair) upload(k *identity.Key, server int, body []byte) loadRequest {
 	headers, _ := p[server].Headers(k, body)
 	return loadRequest{server, wire.UploadPath(benchRound, k.Name), headers, body}
@@ -438,7 +482,8 @@ func (p *loadPair) upload(k *identity.Key, server int, body []byte) loadRequest 
 
 // loadMeans is a client's upload, of points near centres [S, Dx] of which each is of two images.
 // Row c is 0.2 centre + 0.1 normal noise, by a stream of the client's name, with the one-hot class
-// behind it.
+// behind it. Points are float32 before the encoding. The upload says that it is of 2S images, the
+// sum of its masses. Centres are common to all clients, so that their uploads are alike.
 func loadMeans(name string, f models.Manifest, centres []float32) ([]byte, error) {
 	s := point.New(f.S, f.Dx, f.C)
 	r := rng.New(1, name)
@@ -447,6 +492,8 @@ func loadMeans(name string, f models.Manifest, centres []float32) ([]byte, error
 		for j := range f.Dx {
 			row[j] = 0.2*centres[c*f.Dx+j] + 0.1*float32(r.NormFloat64())
 		}
+		// Behind the features stands a point of the probability simplex, as uploads of points have
+		// it.
 		row[f.Dx+c%f.C] = 1
 		s.W[c] = 2
 	}
@@ -456,7 +503,9 @@ func loadMeans(name string, f models.Manifest, centres []float32) ([]byte, error
 
 // loadShares are a client's messages for leader and helper, of the sums of ten images. Points are
 // normal and labels uniform, by a stream of the client's name. The budget is that of the round file
-// that prepare writes.
+// that prepare writes. The sums are clipped as a client clips them, to the norm in the graph's
+// manifest. Shares and their proof need random numbers that nobody can repeat: those come from
+// crypto/rand, unlike the images.
 func loadShares(name string, f models.Manifest) (messages [2][]byte, err error) {
 	const images = 10
 	r := rng.New(1, name)
@@ -485,7 +534,9 @@ func loadShares(name string, f models.Manifest) (messages [2][]byte, err error) 
 	return messages, nil
 }
 
-// fuse writes the client graph of a private round.
+// fuse writes the client graph of a private round. It runs this program's own fmp fuse in a
+// process, so that the graph is the one that an operator makes. The error quotes the output of that
+// process.
 func fuse(ctx context.Context, path string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -503,7 +554,10 @@ func fuse(ctx context.Context, path string) error {
 const patience = time.Minute
 
 // send puts the upload until the server has it, and counts how often it had to come again. It waits
-// 20 ms, and twice as long each time, up to 2 s.
+// 20 ms, and twice as long each time, up to 2 s. 201 says that the upload was kept. 200 says that
+// the server had it already, which is right only after a try that was put off. 503 and 429 are
+// tried again, and any other status is an error with the reply's text. The waits double, so that a
+// full server is asked less often.
 func (l *loadRequest) send(ctx context.Context, client *http.Client, url string,
 	again *int64) error {
 	start := time.Now()
@@ -525,6 +579,8 @@ func (l *loadRequest) send(ctx context.Context, client *http.Client, url string,
 }
 
 // once sends the request and returns the reply's status and its first bytes, wire.MaxJSON at most.
+// Any status is a result and no error. The rest of a longer reply is not read, and its connection
+// is then closed.
 func (l *loadRequest) once(ctx context.Context, client *http.Client,
 	url string) (status int, text []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPut, url+l.path, bytes.NewReader(l.body))
@@ -545,7 +601,9 @@ func (l *loadRequest) once(ctx context.Context, client *http.Client,
 
 // startServer runs fmp serve with its state and log in a folder, and returns its address once it is
 // ready, and a function that kills it. It is ready when its line with the address comes: port 0
-// takes a free one.
+// takes a free one. The error of a server that ends before its line has the text of its log. The
+// context's error is beside it, as an interrupt ends the process too. args follow the flags that it
+// sets itself.
 func startServer(ctx context.Context, dir string,
 	args []string) (url string, kill func(), err error) {
 	out, kill, err := launch(ctx, dir,
@@ -554,8 +612,10 @@ func startServer(ctx context.Context, dir string,
 	if err != nil {
 		return "", nil, err
 	}
+	// The pipe closes when the process ends, which ends the loop.
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
+		// The line of fmp serve is "serving round N on URL".
 		if _, at, ok := strings.Cut(lines.Text(), " on "); ok {
 			return at, kill, nil
 		}
@@ -568,7 +628,9 @@ func startServer(ctx context.Context, dir string,
 
 // launch starts this program with its log and its process's id in a folder. kill may be called
 // again; it waits for the end. The process is killed when ctx ends, too. Its log is server.log, and
-// its process id pid, by which memory and time are read from /proc.
+// its process id pid, by which memory and time are read from /proc. dir is made where it is
+// missing. out is its stdout. After an error there is no process, but where the file pid could not
+// be written: kill is then set. The process inherits the environment, and so the settings in it.
 func launch(ctx context.Context, dir string,
 	args []string) (out io.Reader, kill func(), err error) {
 	self, err := os.Executable()
@@ -586,6 +648,7 @@ func launch(ctx context.Context, dir string,
 	if err != nil {
 		return nil, nil, err
 	}
+	// The process has its own handle of the file, so that ours is closed here.
 	defer log.Close()
 	cmd.Stderr = log
 	if err := cmd.Start(); err != nil {
@@ -593,8 +656,10 @@ func launch(ctx context.Context, dir string,
 	}
 	var once sync.Once
 	kill = func() {
+		// A second Wait would be an error.
 		once.Do(func() {
 			_ = cmd.Process.Kill()
+			// Waiting frees the number of the process and closes its pipe.
 			_ = cmd.Wait()
 		})
 	}
@@ -604,7 +669,10 @@ func launch(ctx context.Context, dir string,
 
 // loadQueue returns where workers come in: an address of loopback that is free, and the flag of the
 // file with their token. The address is given up again: another process could take it meanwhile.
+// The order is that of arguments: fmp serve puts --nats-listen before them, and fmp worker --nats.
+// The token is random, and in a file that its owner alone can read.
 func loadQueue(dir string) ([]string, error) {
+	// Port 0 lets the system choose a free one.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("bench serve: %w", err)
@@ -617,7 +685,9 @@ func loadQueue(dir string) ([]string, error) {
 // workerFolder is where the i-th worker has its log and its process id.
 func workerFolder(dir string, i int) string { return filepath.Join(dir, fmt.Sprint("worker-", i)) }
 
-// startWorkers starts the workers that merge, and returns a function that kills them.
+// startWorkers starts the workers that merge, and returns a function that kills them. queue is
+// empty where there are no workers, and kill does nothing then. If one does not start, those before
+// it are killed. Nobody waits until they are ready.
 func (res *servedLoad) startWorkers(ctx context.Context, dir string,
 	queue []string) (kill func(), err error) {
 	var kills []func()
@@ -638,7 +708,8 @@ func (res *servedLoad) startWorkers(ctx context.Context, dir string,
 	return kill, nil
 }
 
-// aboutServer returns a file of /proc on the server's process; nil where it does not.
+// aboutServer returns a file of /proc on the server's process; nil where it does not. dir is that
+// of launch. An error is no result, as on systems without /proc and after the process has ended.
 func aboutServer(dir, file string) []byte {
 	pid, err := os.ReadFile(filepath.Join(dir, "pid"))
 	if err != nil {
@@ -649,7 +720,8 @@ func aboutServer(dir, file string) []byte {
 }
 
 // serverMemory is the resident size of the server in MiB, now (VmRSS) or the largest so far
-// (VmHWM), where the system says it. The system counts kB of 1024 bytes.
+// (VmHWM), where the system says it. The system counts kB of 1024 bytes. which is a name in
+// /proc/PID/status (proc(5)), and is not quoted in the pattern.
 func serverMemory(dir, which string) float64 {
 	m := regexp.MustCompile(which + `:\s+(\d+) kB`).FindSubmatch(aboutServer(dir, "status"))
 	if m == nil {
@@ -663,7 +735,8 @@ func serverMemory(dir, which string) float64 {
 }
 
 // serverCPU is the seconds that processors have worked for the server, in it and for it, where the
-// system says it. It is user and system time of /proc/PID/stat, 0 elsewhere.
+// system says it. It is user and system time of /proc/PID/stat, 0 elsewhere. Time of children is
+// left out, as a server has none.
 func serverCPU(dir string) float64 {
 	const perSecond = 100 // ticks, on every Linux
 	// The name, in brackets, may hold anything; of the fields after it the 12th and 13th are ticks.

@@ -19,7 +19,12 @@ import (
 	"fmp/pipeline/scaling"
 )
 
-// calibration is the input and the result of fmp calibrate.
+// calibration is the input and the result of fmp calibrate. Fields in JSON are results, but for
+// File, Level, Score and ByClass, which flags set. It is used for one run of the command, from one
+// goroutine.
+//
+// Thresholds and Proportions are as in models.OriginSets: a threshold is a score, and proportions
+// sum to 1 over the classes.
 type calibration struct {
 	File   string          `json:"file"`
 	Images int             `json:"images"`
@@ -48,10 +53,14 @@ type calibration struct {
 
 // Values of --scaling beside the kinds of scaling.
 const (
+	// auto tries every kind, and leaves a small set of images without any.
 	scaleAuto = "auto"
 	scaleNone = scaling.None
 )
 
+// calibrateHelp is the long help of fmp calibrate. With n images drawn alike, split conformal
+// prediction takes the score of rank floor((n + 1)(1 - level)) from below as its threshold. It asks
+// for n/(n + 1) of the level or more.
 const calibrateHelp = `Read labelled images of one owner that took no part in making the classifier,
 and write a classifier whose probabilities are calibrated on them, in the graph and in its model
 card. No image leaves this machine. Copies of an image count once. CLASSIFIER stays as it is.
@@ -75,6 +84,13 @@ The same images let fmp predict --error R answer only as many images as keep the
 answers below R.`
 
 // newCalibrateCommand declares fmp calibrate. Flags are checked before the classifier is opened.
+// Images are read after the classifier. The new file is written last, and whole: an error leaves
+// none. It replaces a file of that name that was there. CLASSIFIER itself cannot be the output, as
+// the flags are checked for that (package outputs).
+//
+// Predictions are asked for with the probabilities of each head (classify.ReadHeads), to which a
+// scaling applies. Labels are needed, and copies of an image count once: the guarantee counts
+// images that were drawn apart.
 func newCalibrateCommand() *cobra.Command {
 	var r calibration
 	var images imageFlags
@@ -109,12 +125,14 @@ func newCalibrateCommand() *cobra.Command {
 		"(as they are), or at most temperature, vector or matrix")
 	jsonFlag(cmd, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		// There is no default: a name beside CLASSIFIER could replace another calibration.
 		if r.File == "" {
 			return usageErrorf("--out is not given; name the classifier to write")
 		}
 		if !slices.Contains(conformal.Scores, r.Score) {
 			return usageErrorf("--score is %q; allowed are %v", r.Score, conformal.Scores)
 		}
+		// A level that holds within each class holds for any mixture of the classes.
 		if r.ByClass && r.shares != "" {
 			return usageErrorf("sets --by-class hold for any --proportions: give one of the two")
 		}
@@ -149,7 +167,9 @@ func newCalibrateCommand() *cobra.Command {
 }
 
 // kinds returns the scalings to try. They go from the simplest to the richest, and a kind by name
-// stands for all up to it.
+// stands for all up to it. nil is none at all. auto and the richest kind try the same kinds, and
+// differ where images are few: auto then tries none, and a kind by its name is an error of package
+// scaling. The slice is shared with package scaling and must not be changed.
 func (r *calibration) kinds() ([]string, error) {
 	switch at := slices.Index(scaling.Kinds, r.scale); {
 	case r.scale == scaleAuto:
@@ -163,7 +183,11 @@ func (r *calibration) kinds() ([]string, error) {
 		strings.Join(scaling.Kinds, ", "))
 }
 
-// write makes the calibrated classifier of the one in a file, of the given digest.
+// write makes the calibrated classifier of the one in a file, of the given digest. The graph is
+// read once more from the file, without the changes that were made to run it. The scaling goes in
+// first, since it drops the prediction sets of the classifier, which WithSets then adds. The digest
+// is recorded as that of the classifier that this one descends from, by which notices of withdrawal
+// still find it. serde.Save writes atomically.
 func (r *calibration) write(classifier, digest string, sets *models.OriginSets) error {
 	m, err := serde.Load(classifier)
 	if err != nil {
@@ -185,7 +209,12 @@ func (r *calibration) write(classifier, digest string, sets *models.OriginSets) 
 
 // calibrate computes scaling and sets by the predictions that predict hands out, which are of
 // labelled images. Images are held as probabilities alone: [n, C] twice, and with scalings the
-// samples of the heads.
+// samples of the heads. from is the name of the images' source for the model card, without its
+// folders.
+//
+// The order is: kinds and proportions are checked, images are classified, sets are made, and then
+// scalings are fitted. Sets are cheap, and tell of too few images before the fits begin.
+// Probabilities are copied, so that they outlive their batch.
 func (r *calibration) calibrate(ctx context.Context, f models.Manifest, from string,
 	predict func(func([]classify.Prediction) error) error) (*models.OriginSets, error) {
 	d := conformal.Design{ByClass: r.ByClass}
@@ -202,15 +231,21 @@ func (r *calibration) calibrate(ctx context.Context, f models.Manifest, from str
 	var points conformal.Points
 	var scored, stated [][]float32
 	seen := make([]bool, f.C)
+	// A classifier whose manifest counts no heads is taken as one of a single head.
 	x := &scaling.Images{C: f.C, Heads: max(f.S, 1)}
 	if err := predict(func(ps []classify.Prediction) error {
 		for i := range ps {
+			// The error names the image, as only the caller's folder tells which label is wrong.
 			if err := points.Add(ps[i].Scored, ps[i].Label); err != nil {
 				return fmt.Errorf("%s: %w", ps[i].Name, err)
 			}
+			// A class without images has no figure of its own, which the text says.
 			seen[ps[i].Label] = true
+			// Both are of C numbers: before a calibration, and as the classifier states them.
 			scored, stated = append(scored, slices.Clone(ps[i].Scored)),
 				append(stated, slices.Clone(ps[i].Probabilities))
+			// The samples of the heads are the largest part of the memory, and only scalings need
+			// them.
 			if kinds == nil {
 				continue
 			}
@@ -250,7 +285,10 @@ func (r *calibration) calibrate(ctx context.Context, f models.Manifest, from str
 }
 
 // scaled chooses the scaling, and makes the stated probabilities those of it. Sets keep the scores
-// of before: stated is for their sizes alone.
+// of before: stated is for their sizes alone. stated is [n, C] and is overwritten where a scaling
+// is chosen. Trials are kept also where none is, so that the text can say why. Each of the five
+// fits of a kind leaves a fifth out, and the chosen kind is fitted to all images once more.
+// Progress goes to r.log, after the first seconds alone.
 func (r *calibration) scaled(ctx context.Context, x *scaling.Images, kinds []string, from string,
 	stated [][]float32) error {
 	// Of too few images auto tries none. A kind that is asked for by its name is tried.
@@ -264,6 +302,7 @@ func (r *calibration) scaled(ctx context.Context, x *scaling.Images, kinds []str
 		return fmt.Errorf("%w; or keep the probabilities as they are, with --scaling none", err)
 	}
 	r.Trials = trials
+	// The classifier is better as it is, by its NLL on images left out.
 	if s == nil {
 		return nil
 	}
@@ -274,6 +313,7 @@ func (r *calibration) scaled(ctx context.Context, x *scaling.Images, kinds []str
 			r.Scaling.After = t.Scores
 		}
 	}
+	// One buffer does for all images, as Apply overwrites it.
 	p := make([]float64, x.C)
 	for i := range stated {
 		x.Apply(s, i, p)
@@ -285,12 +325,15 @@ func (r *calibration) scaled(ctx context.Context, x *scaling.Images, kinds []str
 }
 
 // always names the classes that are in every set, as their calibration images are too few.
+// models.NoThreshold is below every score, so that such a class always passes. Without --by-class
+// there is one threshold for all.
 func always(s *models.OriginSets, names []string) []string {
 	return namesOf(names, len(s.Thresholds),
 		func(c int) bool { return s.Thresholds[c] == models.NoThreshold })
 }
 
 // namesOf returns the names of the chosen ones of n classes. A class without a name has its number.
+// Order is that of the classes.
 func namesOf(names []string, n int, chosen func(class int) bool) (out []string) {
 	for c := range n {
 		if chosen(c) {
@@ -300,7 +343,9 @@ func namesOf(names []string, n int, chosen func(class int) bool) (out []string) 
 	return out
 }
 
-// held describes the images whose class sets hold as stated.
+// held describes the images whose class sets hold as stated. The three are the conditions under
+// which the level holds (docs/sets.md). byClass comes before proportions, which the command refuses
+// together.
 func held(byClass bool, proportions []float64) string {
 	switch {
 	case byClass:
@@ -312,7 +357,9 @@ func held(byClass bool, proportions []float64) string {
 }
 
 // print describes the result for people, with the promise of the sets and the conditions that void
-// it.
+// it. The promise is over calibrations and images: for one calibration the probability may be below
+// the level. Sizes are of the calibration images themselves. Lists of classes are cut, as there may
+// be thousands.
 func (r *calibration) print(b *strings.Builder) {
 	var sizes []string
 	for _, k := range conformal.Scores {
@@ -339,7 +386,10 @@ func (r *calibration) print(b *strings.Builder) {
 	fmt.Fprintf(b, "%s the guarantee.\n", voids)
 }
 
-// printScaling prints the trials of scalings and the chosen one.
+// printScaling prints the trials of scalings and the chosen one. Columns are NLL in nats and ECE,
+// and the ECE that a perfectly calibrated classifier has by chance. The gap is the mean confidence
+// less the accuracy, in percentage points. Gain and its standard error are in nats an image. The
+// temperature is 1 over the factor of the log-probabilities.
 func (r *calibration) printScaling(b *strings.Builder) {
 	if len(r.Trials) == 0 {
 		if r.scale == scaleAuto {
@@ -360,6 +410,7 @@ func (r *calibration) printScaling(b *strings.Builder) {
 			fmt.Fprintf(b, "  %-11s  not tried: %s\n", name, t.Skipped)
 			continue
 		}
+		// A gap of 0 reads as too cautious by 0.0 points.
 		gap := fmt.Sprintf("too cautious by %.1f points", -100*t.Scores.Gap)
 		if t.Scores.Gap > 0 {
 			gap = fmt.Sprintf("too confident by %.1f points", 100*t.Scores.Gap)

@@ -12,7 +12,9 @@ import (
 )
 
 // certificate is a server's certificate with its key, which are read again when their files have
-// changed: a round may last longer than the certificate at its start.
+// changed: a round may last longer than the certificate at its start. deadline only adds a warning.
+// pair is written by read and read by every handshake, without a lock. It is nil until the first
+// read succeeds, and config and watch are for afterwards.
 type certificate struct {
 	cert, key string
 	deadline  time.Time // of the round
@@ -21,12 +23,16 @@ type certificate struct {
 }
 
 // read reads the files. The key must be its owner's alone to read. After an error the last pair
-// stays.
+// stays. Certificates of intermediates follow the server's in its file, as crypto/tls wants them. A
+// key that others can read is refused before it is parsed. The two files may be replaced one after
+// the other: a key that does not belong to the certificate is an error, and the next look finds
+// both.
 func (c *certificate) read() error {
 	if err := identity.CheckSecret(c.key); err != nil {
 		return err
 	}
 	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
+	// Connections that are being set up keep the pair that they have loaded.
 	if err == nil {
 		c.pair.Store(&pair)
 	}
@@ -34,6 +40,8 @@ func (c *certificate) read() error {
 }
 
 // config gives each connection the pair that was read last. Connections that are open keep theirs.
+// The certificate is the same for every name that a client asks for (SNI), and the error is always
+// nil. Versions and ciphers are Go's defaults.
 func (c *certificate) config() *tls.Config {
 	return &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return c.pair.Load(), nil
@@ -41,7 +49,8 @@ func (c *certificate) config() *tls.Config {
 }
 
 // fault says why clients refuse the certificate, or will before the round's deadline; empty where
-// they do not.
+// they do not. Times are those of the leaf alone: names and issuers are the client's to check. An
+// end that equals the deadline is no fault. The moment is given, so that a test may choose it.
 func (c *certificate) fault(now time.Time) string {
 	from, to := c.pair.Load().Leaf.NotBefore, c.pair.Load().Leaf.NotAfter
 	const another = "put another one in its place, which is read without a restart"
@@ -61,7 +70,9 @@ func (c *certificate) fault(now time.Time) string {
 
 // watch reads the files again when they have changed, and says each fault of the certificate once.
 // Files that are no pair yet leave the last one in place, until they are. Faults depend on the
-// clock, so that they are looked for at every look.
+// clock, so that they are looked for at every look. It ends when ctx does, and is to run in a
+// goroutine of its own. No fault ends the server. A fault that is mended and comes again is said
+// again.
 func (c *certificate) watch(ctx context.Context, every time.Duration) {
 	f, said := watchedFiles{paths: []string{c.cert, c.key}}, ""
 	f.follow(ctx, every, func() {

@@ -12,7 +12,9 @@ import (
 	"fmp/pipeline/pool"
 )
 
-// runAliases are short flags for the settings that are typed most.
+// runAliases are short flags for the settings that are typed most. Keys are flags without their
+// dashes, and values keys of settings. Commands share them, so that a flag means the same
+// everywhere. A command has those whose setting it reads. No command changes the map.
 var runAliases = map[string]string{
 	"classes": "dataset.classes",
 	"dataset": "dataset.name", "data-dir": "dataset.dir", "on-bad": "dataset.bad",
@@ -40,7 +42,9 @@ var engineAliases = map[string]string{
 var hardwareAliases = map[string]string{"threads": "engine.threads", "provider": "engine.provider",
 	"library": "engine.library"}
 
-// newConfigCommand declares fmp config, which shows the settings of fmp run.
+// newConfigCommand declares fmp config, which shows the settings of fmp run. It reads no data and
+// opens no engine: settings are resolved and checked, and printed. The text is YAML with the source
+// as a comment, so that it can be given back with --config.
 func newConfigCommand() *cobra.Command {
 	var markdown bool
 	cfg := experiment.Default()
@@ -64,9 +68,11 @@ erm.l2 is FMP_ERM_L2.`,
 	cmd.Flags().BoolVar(&markdown, "markdown", false,
 		"print a page in Markdown: keys, values, variables, short flags and meanings")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		// Of --json and --markdown together the JSON wins.
 		if markdown && !wantsJSON(cmd) {
 			return settingsPage(cmd.OutOrStdout(), s)
 		}
+		// Sources stand under each other, which is legible, and YAML skips the comments.
 		return tabulate(cmd, s.list, func(w io.Writer) {
 			for _, x := range s.list {
 				fmt.Fprintf(w, "%s: %s\t# %s\n", x.Key, showValue(x.Value), x.Source)
@@ -76,9 +82,12 @@ erm.l2 is FMP_ERM_L2.`,
 	return cmd
 }
 
-// settingsPage writes the settings as a table in Markdown.
+// settingsPage writes the settings as a table in Markdown. A setting without a default of its own
+// has that of the data set, and the page says so. Bars in the text are escaped, as a cell of a
+// table ends at one. The page goes out in one write.
 func settingsPage(w io.Writer, s *resolver) error {
 	short := map[string]string{}
+	// Each key has one alias at most, so that the order of the map does not show.
 	for a, key := range s.aliases {
 		short[key] = "`--" + a + "`"
 	}
@@ -90,6 +99,7 @@ func settingsPage(w io.Writer, s *resolver) error {
 		"| variable | short flag | meaning |\n| --- | --- | --- | --- | --- | --- |\n")
 	for _, x := range s.list {
 		value := "`" + showValue(x.Value) + "`"
+		// The value at hand is that of one data set, while the page is for all.
 		if x.Source == sourceDataset {
 			value = "by data set"
 		}
@@ -101,7 +111,9 @@ func settingsPage(w io.Writer, s *resolver) error {
 	return err
 }
 
-// optionsTable writes the options of a round, which fmp pool, fmp merge and fmp serve read.
+// optionsTable writes the options of a round, which fmp pool, fmp merge and fmp serve read. The
+// table is made of the tags of pool.Options, which package option reads. The tag rounds has the
+// kinds of uploads in whose rounds an option is read.
 func optionsTable(b *strings.Builder) {
 	b.WriteString("\n## Options of a round\n\n`fmp pool` reads them as settings, and `fmp " +
 		"serve` from the [round file](federate.md#the-round-file), by the name there; flags and\n" +

@@ -19,7 +19,8 @@ import (
 	"fmp/onnx/suggest"
 )
 
-// newDataCommand groups the commands on data sets.
+// newDataCommand groups the commands on data sets. Given alone it prints its help. Commands that
+// read images find a data set by the same rules as these (dataset.Find).
 func newDataCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "data",
@@ -33,19 +34,24 @@ user's cache folder. The drawn ones, digits and digits-color, need no files.`,
 		newDataImportCommand(), newDataSynthCommand())
 }
 
-// dirFlag binds the flag for the data folder.
+// dirFlag binds the flag for the data folder. It is called as the setting is, dataset.dir, so that
+// one name does for these commands and for a run. These commands read no settings file: their only
+// other sources are $FMP_DATA and the user's cache folder.
 func dirFlag(cmd *cobra.Command, dir *string) {
 	cmd.Flags().StringVar(dir, "dataset.dir", "",
 		"data folder; empty means $FMP_DATA, then the cache")
 }
 
-// onBadFlag binds the flag for images of folders that cannot be read; skipBad reads it.
+// onBadFlag binds the flag for images of folders that cannot be read; skipBad reads it. The default
+// is to fail: images that are missing unseen would change every figure that follows.
 func onBadFlag(cmd *cobra.Command, onBad *string) {
 	cmd.Flags().StringVar(onBad, "on-bad", "fail",
 		"what to do about images of a folder that cannot be read: fail or skip; all are named")
 }
 
-// newDataListCommand declares fmp data list, whose JSON is a list of [dataset.Status].
+// newDataListCommand declares fmp data list, whose JSON is a list of [dataset.Status]. It reads the
+// names of files, and decodes no image. A data set that is missing is no error here: its line has
+// the remedy.
 func newDataListCommand() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
@@ -55,6 +61,7 @@ func newDataListCommand() *cobra.Command {
   fmp data list --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			// A folder without access, or none, gives a list in which data sets are missing.
 			list := dataset.List(dir)
 			return tabulate(cmd, list, func(w io.Writer) {
 				for _, s := range list {
@@ -73,7 +80,15 @@ func newDataListCommand() *cobra.Command {
 }
 
 // newDataShowCommand declares fmp data show. Images in the order of their classes make no parts.
-// They are shown nevertheless, with a note: the sheet is where such an order is seen.
+// They are shown nevertheless, with a note: the sheet is where such an order is seen. All images
+// are read and hashed first: the digest covers them. The sheet is written next, and the text comes
+// last, so that it never names a file that is not there. An error before the sheet leaves nothing
+// behind.
+//
+// Counts are of the training images alone, by class. Parts are those of dataset.DefaultFractions: a
+// half for the extractor, 3/8 for the corpus, 1/8 for clients. Sizes of the sheet are checked by
+// dataset.ContactSheet, after the images are read: 16 times magnification, 1000 columns and 1 GiB
+// of pixels at most.
 func newDataShowCommand() *cobra.Command {
 	var (
 		o           dataset.Options
@@ -153,8 +168,10 @@ written, with one row of images for each class.`,
 }
 
 // checkShow refuses a seed for a data set that is not drawn, and a sheet that is no PNG. seed says
-// that one was given.
+// that one was given. Both are refused before images are read. A seed that nothing reads would let
+// two equal sheets look as if they were drawn apart.
 func checkShow(name, sheet string, seed bool) error {
+	// A seed of 0 that is given is refused too: seed tells that the flag was set, not its value.
 	if _, drawn := digits.VariantByName(name); !drawn && seed {
 		return usageErrorf("--seed is for drawn data sets; %s is read from files", name)
 	}
@@ -165,7 +182,10 @@ func checkShow(name, sheet string, seed bool) error {
 }
 
 // printDataset writes the numbers of a data set, its classes, and the file of its contact sheet, if
-// there is one. counts are training images by class; thirty classes are named at most.
+// there is one. counts are training images by class; thirty classes are named at most. The parts
+// are in images. The digest comes last: two data sets with one digest have the same images, labels
+// and classes. Only the error of the last line is returned: a stream that has failed once fails
+// again.
 func printDataset(w io.Writer, ds *dataset.Dataset, splits dataset.Splits, counts []int,
 	sheet string) error {
 	fmt.Fprintf(w, "%s: %d training and %d test images of %dx%d pixels, %d channels\n", ds.Name,
@@ -178,6 +198,7 @@ func printDataset(w io.Writer, ds *dataset.Dataset, splits dataset.Splits, count
 	}
 	fmt.Fprintf(w, "\n%d classes:", len(ds.Classes))
 	for i, c := range ds.Classes {
+		// Thirty fill some lines of a terminal, and --json names all.
 		if i == 30 {
 			fmt.Fprintf(w, " ...")
 			break
@@ -196,7 +217,10 @@ func printDataset(w io.Writer, ds *dataset.Dataset, splits dataset.Splits, count
 }
 
 // newDataPullCommand declares fmp data pull. Where a download fails, the remedy that is told is an
-// import of the same files.
+// import of the same files. The name is checked before the network is touched, and so is the
+// folder. A file is written where nothing reads it until its checksum and its content are right.
+// After an error or an interrupt the downloads stay in DIR/.downloads, and the next call resumes
+// them (store.Pull).
 func newDataPullCommand() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
@@ -220,6 +244,8 @@ left as it is.`,
 				return usageError(err)
 			}
 			bar := newProgress(cmd.ErrOrStderr())
+			// The total is negative where the server does not state it, and 0 tells the bar so. An
+			// int of 32 bits holds 2 TiB of them.
 			const unit = 1 << 10 // progress counts KiB
 			d := &store.Downloader{Progress: func(name string, done, total int64) {
 				bar.report(name+" (KiB)", int(done/unit), int(max(total, 0)/unit))
@@ -227,6 +253,8 @@ left as it is.`,
 			folder, err := store.Pull(cmd.Context(), s, to, d)
 			bar.close()
 			if err != nil {
+				// Not of usage: the network or the publisher's server is at fault, so that the exit
+				// code is 1.
 				return fmt.Errorf("%w\nWith the files at hand, from %s, give: fmp data "+
 					"import FOLDER", err, s.Home)
 			}
@@ -240,6 +268,12 @@ left as it is.`,
 }
 
 // newDataImportCommand declares fmp data import. The set is read whole before its name is taken.
+// The order is: the folder to write to, the value of --on-bad, the format and the name, the images.
+// A name that is taken is refused before images are read, unless --replace is given.
+//
+// The source is left as it is. It is copied under a name that nothing reads, and renamed at the
+// end. An error or an interrupt so leaves no half of a set. With --on-bad skip files that cannot be
+// read are named on stderr, one a line, and are not copied.
 func newDataImportCommand() *cobra.Command {
 	var dir, name, onBad string
 	var replace bool
@@ -262,6 +296,8 @@ official archive. Afterwards it has a name: --dataset NAME.`,
 				return err
 			}
 			got, folder, bad, err := store.Import(cmd.Context(), args[0], name, to, replace, skip)
+			// A file that may not be read is a fault of the machine and no wrong usage: the exit
+			// code is 1.
 			if errors.Is(err, fs.ErrPermission) {
 				return err
 			}
@@ -286,14 +322,21 @@ official archive. Afterwards it has a name: --dataset NAME.`,
 	return cmd
 }
 
-// checkDrawing refuses flags of fmp data synth that cannot be met. Nothing is drawn before.
+// checkDrawing refuses flags of fmp data synth that cannot be met. Nothing is drawn before. A
+// folder that is not there is in order: writing makes it. The test is of the moment: a file that
+// appears while images are drawn is not seen.
+//
+// Images are bounded by digits.MaxImages for each part. The refusal of --dicom with colour comes
+// before that of an unknown variant, and both name the variant.
 func checkDrawing(out string, c digits.Config, photos, scans bool) error {
 	if out == "" {
 		return usageErrorf("--out is not given; name the folder to write to")
 	}
+	// Other errors of the folder are met again, and told, when it is written.
 	if st, err := os.Stat(out); err == nil && !st.IsDir() {
 		return usageErrorf("--out %s is a file; name a folder", out)
 	}
+	// 0 would stand for the default in package digits, and is refused here as it was given.
 	for name, n := range map[string]int{"train": c.Train, "test": c.Test} {
 		if n < 1 || n > digits.MaxImages {
 			return usageErrorf("--%s %d; allowed are 1 to %d images", name, n, digits.MaxImages)
@@ -317,7 +360,13 @@ func checkDrawing(out string, c digits.Config, photos, scans bool) error {
 	return nil
 }
 
-// newDataSynthCommand declares fmp data synth. The folder must be new or empty.
+// newDataSynthCommand declares fmp data synth. The folder must be new or empty. Equal seeds, sizes
+// and variants give equal bytes on any number of threads: every image has a random stream of its
+// own. Images are drawn in memory first and then written, so that wrong flags and an interrupt
+// while drawing leave no folder. An error while writing may leave some of the files, and the folder
+// must then be emptied for another try.
+//
+// A digit of 28 x 28 grey pixels takes 784 bytes of memory, one of 32 x 32 in colour 3072.
 func newDataSynthCommand() *cobra.Command {
 	var (
 		c       digits.Config
@@ -356,7 +405,9 @@ empty name of the patient. fmp reads each of these back by the folder's path.`,
 			if err != nil {
 				return usageError(err)
 			}
+			// It shares the pixels, so that they are in memory once.
 			ds := dataset.FromDrawn(variant, s)
+			// The flags --photos and --dicom exclude each other, as checkDrawing has seen.
 			write := dataset.WriteIDX
 			switch {
 			case photos:

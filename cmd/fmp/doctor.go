@@ -27,7 +27,8 @@ import (
 	"fmp/pipeline/settings"
 )
 
-// finding is one thing that doctor looked at.
+// finding is one thing that doctor looked at. Detail and Advice may hold text of the system's, such
+// as names of files. Advice is empty where nothing is to be done.
 type finding struct {
 	Name string `json:"name"`
 	// "ok", "missing" (it is needed and not there) or "absent" (it is not needed)
@@ -43,7 +44,9 @@ const (
 	stateAbsent  = "absent"
 )
 
-// diagnosis is the output of `fmp doctor --json`.
+// diagnosis is the output of `fmp doctor --json`. Cores are those that Go uses, which a quota or
+// GOMAXPROCS may make fewer than the machine's. Findings are in the order in which they are
+// printed. Tried has the places that were looked at, also where a library was found.
 type diagnosis struct {
 	Program buildinfo.Info `json:"program"`
 	Cores   int            `json:"cores"`
@@ -59,7 +62,9 @@ type diagnosis struct {
 }
 
 // newDoctorCommand declares fmp doctor. That something is missing is told by the exit code alone,
-// as its line is printed already.
+// as its line is printed already. It runs without a library, data or network, and every fault that
+// it meets is a line of its report. Wrong settings are an error of usage, as everywhere. The report
+// is printed before the exit code is set, so that JSON is whole either way.
 func newDoctorCommand() *cobra.Command {
 	cfg := experiment.Default()
 	cmd := &cobra.Command{
@@ -88,9 +93,13 @@ missing, 0 otherwise; a data set that the settings do not name is not needed.`,
 }
 
 // diagnose looks for all that the settings need. A finding that is missing makes the diagnosis
-// unhealthy, one that is absent does not.
+// unhealthy, one that is absent does not. Lines are in the order of their importance: the library
+// and its providers, the pure engine, data sets, the cache folder, the decoder of photographs, npm.
+// No check ends the others. It takes as long as loading the library, and running a model of two
+// numbers on each provider.
 func diagnose(cfg experiment.Config) *diagnosis {
 	d := &diagnosis{Program: buildinfo.Read(), Cores: runtime.GOMAXPROCS(0), Healthy: true}
+	// One line that is missing is enough for exit code 3.
 	add := func(f finding) {
 		d.Findings = append(d.Findings, f)
 		d.Healthy = d.Healthy && f.State != stateMissing
@@ -99,7 +108,9 @@ func diagnose(cfg experiment.Config) *diagnosis {
 	for _, p := range d.Providers {
 		f := finding{Name: "provider " + p.Name, State: stateOK, Detail: "runs models"}
 		if !p.Works {
+			// A provider that does not work is needed by no run but one whose settings name it.
 			f.State, f.Detail = stateAbsent, p.Why
+			// The settings name this provider, so that a run would fail.
 			if p.Name == cfg.Engine.Provider {
 				f.State, f.Advice = stateMissing, "set engine.provider to cpu, or engine.library "+
 					"to a build of the ONNX Runtime with this provider"
@@ -112,6 +123,7 @@ func diagnose(cfg experiment.Config) *diagnosis {
 		add(f)
 	}
 	add(checkCache())
+	// The decoder is a program of the system's, and no image is decoded to look for it.
 	heif := finding{Name: "decoder of " + imagefile.HEIFFormats, State: stateOK}
 	var err error
 	if heif.Detail, err = imagefile.HEIFDecoder(); err != nil {
@@ -119,6 +131,7 @@ func diagnose(cfg experiment.Config) *diagnosis {
 			"only photographs of these formats need one", err.Error()
 	}
 	add(heif)
+	// npm is not run: that it is on the PATH is all that is looked for.
 	npm, err := exec.LookPath("npm")
 	if err != nil {
 		add(finding{Name: "npm", State: stateAbsent, Detail: "only `fmp setup` uses it",
@@ -130,7 +143,10 @@ func diagnose(cfg experiment.Config) *diagnosis {
 }
 
 // checkLibrary loads the ONNX Runtime and runs a small model on every provider. A library that is
-// not needed is absent at worst, as the pure engine runs in its place.
+// not needed is absent at worst, as the pure engine runs in its place. It fills Library, Version,
+// Tried and Providers. A provider that the library lists counts as working only where the small
+// model gives the right numbers on it: drivers are often missing. Each provider gets an engine of
+// its own. A process can load one library alone, so that no further one is tried.
 func (d *diagnosis) checkLibrary(cfg settings.Engine) finding {
 	f := finding{Name: "ONNX Runtime", State: stateOK}
 	bad := stateAbsent // the pure engine takes its place
@@ -138,6 +154,7 @@ func (d *diagnosis) checkLibrary(cfg settings.Engine) finding {
 		bad = stateMissing
 	}
 	lib, tried, err := ort.FindLibrary(cfg.Library)
+	// Also after an error: the places tell where a library could be put.
 	d.Tried = tried
 	if err != nil {
 		f.State, f.Detail = bad, err.Error() // which says what to do
@@ -153,9 +170,11 @@ func (d *diagnosis) checkLibrary(cfg settings.Engine) finding {
 	d.Providers = ort.Providers()
 	for i := range d.Providers {
 		p := &d.Providers[i]
+		// Asked for alone it has failed already, and Why says how.
 		if !p.Works {
 			continue
 		}
+		// Two numbers leave nothing to be shared among threads.
 		e, err := ort.New(ort.Options{Library: lib, Provider: p.Name, Threads: 1})
 		if err == nil {
 			err = selfTest(e)
@@ -169,7 +188,8 @@ func (d *diagnosis) checkLibrary(cfg settings.Engine) finding {
 }
 
 // checkPure runs the small model on the engine that needs no library. It is needed where the
-// settings name it.
+// settings name it. A failure is a fault of the program, since this engine has no parts outside it.
+// It is absent where other engines run, and missing where the setting engine.name is pure.
 func checkPure(cfg settings.Engine) finding {
 	f := finding{Name: "pure engine", State: stateOK,
 		Detail: "runs models, slower than the ONNX Runtime"}
@@ -187,7 +207,10 @@ func checkPure(cfg settings.Engine) finding {
 	return f
 }
 
-// selfTest runs a small model whose answer is known. The model is y = x + x.
+// selfTest runs a small model whose answer is known. The model is y = x + x. With x = [1, 2] the
+// answer [2, 4] is exact in float32, so that it is compared without a tolerance. An error says
+// which step failed or which numbers came out. The session is closed, and the engine is the
+// caller's to close.
 func selfTest(e engine.Engine) error {
 	b := build.New("selftest")
 	x := b.Input("x", onnx.Float32, 2)
@@ -212,13 +235,16 @@ func selfTest(e engine.Engine) error {
 }
 
 // checkData lists the data sets; the one that the settings name is needed. A name that is none of
-// the known is looked for as a folder.
+// the known is looked for as a folder. Only the place of files is looked at: images are neither
+// counted nor decoded. There is a line for each data set, in the order of dataset.List, and one
+// more for a folder that the settings name.
 func (d *diagnosis) checkData(cfg settings.Dataset) []finding {
 	d.Data = dataset.List(cfg.Dir)
 	var out []finding
 	named := false
 	for _, s := range d.Data {
 		f := finding{Name: "data " + s.Name, State: stateOK, Detail: s.Where}
+		// Names are compared as they are given: a path of the same folder has a line of its own.
 		named = named || s.Name == cfg.Name
 		if !s.Present {
 			f.State, f.Detail, f.Advice = stateAbsent, "", s.Missing
@@ -231,6 +257,7 @@ func (d *diagnosis) checkData(cfg settings.Dataset) []finding {
 	if !named {
 		f := finding{Name: "data " + cfg.Name, State: stateOK}
 		p, err := dataset.Find(cfg.Name, cfg.Dir)
+		// Without a folder the detail is empty, and the advice has the places that were searched.
 		if f.Detail = p; err != nil {
 			f.State, f.Advice = stateMissing, err.Error()
 		}
@@ -240,19 +267,23 @@ func (d *diagnosis) checkData(cfg settings.Dataset) []finding {
 }
 
 // checkCache sees whether the cache folder can be written. It makes the folder, as a run would, and
-// a file that it removes again.
+// a file that it removes again. Writing is the only test that heeds permissions and read-only
+// mounts alike. Features and the library of fmp setup lie there.
 func checkCache() finding {
 	f := finding{Name: "cache folder", State: stateOK}
 	lib, err := ort.CacheDir()
+	// ort.CacheDir is fmp/onnxruntime/VERSION, of which fmp is two levels up.
 	dir := filepath.Dir(filepath.Dir(lib))
 	if err == nil {
 		err = os.MkdirAll(dir, 0o755)
 	}
 	var probe *os.File
 	if err == nil {
+		// The name begins with a dot and is random, so that it meets no file of a run beside it.
 		probe, err = os.CreateTemp(dir, ".doctor-*")
 	}
 	if err == nil {
+		// A file that can be made and not removed is a fault too.
 		err = errors.Join(probe.Close(), os.Remove(probe.Name()))
 	}
 	if f.Detail = dir; err != nil {
@@ -262,7 +293,10 @@ func checkCache() finding {
 	return f
 }
 
-// print writes a line for each finding, its state in colour on a terminal.
+// print writes a line for each finding, its state in colour on a terminal. Details are made
+// printable: they quote names of files and texts of libraries. Colours are used on a terminal
+// alone, unless NO_COLOR is set. The column of states is padded before it is coloured, since escape
+// sequences would count as characters.
 func (d *diagnosis) print(out io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "fmp %s (%s, %s), %d cores\n", d.Program.Version, d.Program.Go,
@@ -270,6 +304,7 @@ func (d *diagnosis) print(out io.Writer) error {
 	color := wantColor(out)
 	out = coloured(out)
 	for _, f := range d.Findings {
+		// 8 columns hold the longest state, missing, and a space.
 		state := fmt.Sprintf("%-8s", f.State)
 		if color {
 			state = map[string]string{stateOK: "\x1b[32m", stateMissing: "\x1b[31m",
@@ -291,7 +326,10 @@ func (d *diagnosis) print(out io.Writer) error {
 }
 
 // newSetupCommand declares fmp setup. A library of the user's own that is missing or does not work
-// is an error: fetching another would hide it.
+// is an error: fetching another would hide it. A library that works elsewhere, as one of the
+// system's, is enough: nothing is fetched. One in the cache folder goes on to ort.Fetch, which
+// compares its digest and leaves it alone or fetches it again. All errors mean that the library is
+// not there, and the exit code is 3. Nothing half fetched is put in its place.
 func newSetupCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "setup",
@@ -303,15 +341,19 @@ where ONNXRUNTIME_LIB names a library of your own, or the system has one that wo
 		Example: "  fmp setup",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			// stdout stays empty, as the command makes no result but the file.
 			say := func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), "fmp setup: "+s) }
 			cache, err := ort.CacheDir()
 			if err != nil {
 				return missingError(err)
 			}
 			lib, _, err := ort.FindLibrary("")
+			// Without the variable a library that is not found is the usual case, and is fetched.
 			if err != nil && os.Getenv(ort.LibraryEnv) != "" {
 				return missingError(err)
 			}
+			// A library of the program's own folder, of the system or of the variable is tried as
+			// it is.
 			if err == nil && filepath.Dir(lib) != cache {
 				if _, err := ort.New(ort.Options{Library: lib}); err != nil {
 					return missingError(err)
@@ -325,7 +367,9 @@ where ONNXRUNTIME_LIB names a library of your own, or the system has one that wo
 	}
 }
 
-// newManCommand declares fmp man. Equal programs write equal pages.
+// newManCommand declares fmp man. Equal programs write equal pages. The page of each command is a
+// file of its own, and pages of commands that are no more stay in DIR. An error while writing
+// leaves the pages written before it. The format is checked before the folder is made.
 func newManCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
@@ -369,6 +413,8 @@ or Markdown. Point $MANPATH at the folder above DIR, if DIR is called man1, to r
 	return cmd
 }
 
+// newVersionCommand declares fmp version. Version and commit are those that the Go toolchain, or
+// the build, recorded in the file of the program (package buildinfo).
 func newVersionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "version",

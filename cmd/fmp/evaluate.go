@@ -25,6 +25,8 @@ import (
 	sites "fmp/pipeline/tally/pooled"
 )
 
+// evaluateHelp is the long help of fmp evaluate. The interval of Clopper and Pearson is exact: it
+// holds at least 95% whatever the share and the number of images are.
 const evaluateHelp = `Print what the classifier is worth on images that no client had: accuracy with its interval,
 calibration error (ECE), negative log-likelihood, Brier score, recall and precision by class, the
 confusion matrix, the error rate where only the surest images are answered, and the images that it
@@ -44,7 +46,14 @@ evaluate), signed by clients of --roster, in place of IMAGES or beside them: acc
 at each site, over all, and for a further site, and how much they differ. --pooled takes what fmp
 serve made of such reports (/v1/rounds/N/evaluation). A model card has them too.`
 
-// newEvaluateCommand declares fmp evaluate. Reports of sites may take the place of IMAGES.
+// newEvaluateCommand declares fmp evaluate. Reports of sites may take the place of IMAGES. The
+// steps are: the notice that may name the classifier, the images, the reports of sites, the pages,
+// and the text or JSON. Pages are written before anything is printed, each atomically, and the
+// first error ends the command. A report that is refused therefore leaves neither page nor text.
+//
+// The card and the page show the classifier by the base name of its file: a path may tell of this
+// machine. That name is made printable for the terminal and for JSON, as a file's name may hold
+// control characters.
 func newEvaluateCommand() *cobra.Command {
 	var page, card string
 	var clients bool
@@ -64,6 +73,7 @@ func newEvaluateCommand() *cobra.Command {
     --roster roster.txt --card card.md`,
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		// Without reports of sites IMAGES is needed, and the usual error names it.
 		if sites.given() && len(args) == 1 {
 			return nil
 		}
@@ -96,9 +106,11 @@ func newEvaluateCommand() *cobra.Command {
 		if err := writePages(page, card, title, args, r); err != nil {
 			return err
 		}
+		// JSON has images and sites in one value, and its strings are made printable.
 		if wantsJSON(cmd) {
 			return printable.WriteJSON(cmd.OutOrStdout(), r)
 		}
+		// Without images of one's own, only the sites' figures are printed.
 		if r.Images > 0 {
 			if err := report.EvaluationText(cmd.OutOrStdout(), r); err != nil || r.Pooled == nil {
 				return err
@@ -110,12 +122,17 @@ func newEvaluateCommand() *cobra.Command {
 }
 
 // evaluated scores a classifier on the images of the second argument; without one the result tells
-// of the classifier alone.
+// of the classifier alone. Without images no engine is opened: the model's manifest is read, and
+// its kind must be a classifier. Flags that say how images are read are then refused, as they would
+// be without effect. The engine and the classifier are closed before it returns. Images that cannot
+// be read count in the result, where --on-bad skip lets them through.
 func evaluated(cmd *cobra.Command, cfg engineSettings, args []string, level float64,
 	images imageFlags, clients bool) (*evaluate.Result, error) {
 	if len(args) == 1 {
 		for _, name := range []string{"level", "by-client", "labels", "skip", "count", "max-pixels",
 			"on-bad", imagefile.ByNumberFlag} {
+			// A flag that is given with its default value is refused too, as it would have no
+			// effect.
 			if cmd.Flags().Changed(name) {
 				return nil, usageErrorf("--%s goes with IMAGES, and there are none: give them, "+
 					"or leave it out", name)
@@ -141,6 +158,7 @@ func evaluated(cmd *cobra.Command, cfg engineSettings, args []string, level floa
 	if err != nil {
 		return nil, usageError(err)
 	}
+	// bad is the number of images left out, which the result states beside its scores.
 	bad, err := evaluatePath(cmd, c, e, args[1], images, clients)
 	if err != nil {
 		return nil, err
@@ -150,8 +168,11 @@ func evaluated(cmd *cobra.Command, cfg engineSettings, args []string, level floa
 }
 
 // writePages writes the page and the model card of an evaluation. A page shows images: for reports
-// of sites alone it is refused.
+// of sites alone it is refused. An empty path is no page. The refusal comes before either file is
+// written. Each file replaces its older version only once it is whole (package atomicfile); if the
+// card fails, the page is there. r is read alone.
 func writePages(page, card, title string, args []string, r *evaluate.Result) error {
+	// The name goes into titles: of the images it has no folders, which may tell of this machine.
 	on := "its sites' own images"
 	if len(args) > 1 {
 		on = filepath.Base(args[1])
@@ -178,7 +199,10 @@ func writePages(page, card, title string, args []string, r *evaluate.Result) err
 
 // evaluatePath adds the images of a path to an evaluation, with byClient those of each folder in it
 // as a client's. It returns the number of those that were left out. Copies of an image count once
-// in each client's folder.
+// in each client's folder. Files beside the clients' folders are named on stderr and not read.
+// --by-client is refused for a classifier without prediction sets before any image is decoded: it
+// scores these alone. The evaluation keeps the scores of all images, and pixels of the few that a
+// page shows.
 func evaluatePath(cmd *cobra.Command, c *classify.Classifier, e *evaluate.Evaluation, path string,
 	f imageFlags, byClient bool) (int, error) {
 	clients := []string{""}
@@ -200,6 +224,7 @@ func evaluatePath(cmd *cobra.Command, c *classify.Classifier, e *evaluate.Evalua
 		}
 	}
 	total := 0
+	// The loop sets the client under which e.Add counts; an empty name is no client.
 	for _, e.Client = range clients {
 		bad, err := classifyPath(cmd, c, filepath.Join(path, e.Client), f, false, e.Add)
 		if err != nil {
@@ -212,6 +237,8 @@ func evaluatePath(cmd *cobra.Command, c *classify.Classifier, e *evaluate.Evalua
 
 // clientFolders returns the names of the clients' folders in a folder, and the files beside them. A
 // link is an error, as of folders of classes: a client could count twice, or be missed.
+// imagefile.ClassFolders lists links among the folders, so that they are met here. No folder at all
+// is an error: the path was probably one of classes. Nothing is decoded.
 func clientFolders(path string) ([]string, imagefile.LeftOut, error) {
 	var others imagefile.LeftOut
 	names, err := imagefile.ClassFolders(path, &others)
@@ -220,6 +247,7 @@ func clientFolders(path string) ([]string, imagefile.LeftOut, error) {
 	}
 	for _, name := range names {
 		at := filepath.Join(path, name)
+		// A name that cannot be looked at is refused as a link is: it may be one.
 		if st, err := os.Lstat(at); err != nil || st.Mode()&os.ModeSymlink != 0 {
 			return nil, others, usageErrorf("--by-client: %s is a link: copy the folder "+
 				"that it leads to", at)
@@ -233,15 +261,17 @@ func clientFolders(path string) ([]string, imagefile.LeftOut, error) {
 }
 
 // maxPooled is the maximum size of a pooled report: 64 MiB, of ten thousand sites. It is read whole
-// into memory.
+// into memory. A site takes some 6 KiB at this number of them.
 const maxPooled = 64 << 20
 
-// siteFlags are the flags of fmp evaluate for the reports of sites.
+// siteFlags are the flags of fmp evaluate for the reports of sites. reports and roster go together,
+// and pooled stands alone. All three are paths of files.
 type siteFlags struct {
 	reports        []string
 	roster, pooled string
 }
 
+// bind declares the flags.
 func (f *siteFlags) bind(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.reports, "pool", nil,
 		"`REPORT` of a site (fmp-edge evaluate), to be pooled with others (repeatable)")
@@ -251,12 +281,17 @@ func (f *siteFlags) bind(cmd *cobra.Command) {
 		"`FILE` of the report that fmp serve pooled (/v1/rounds/N/evaluation)")
 }
 
-// given reports whether reports of sites are asked for.
+// given reports whether reports of sites are asked for. The command then takes CLASSIFIER without
+// IMAGES. A roster alone asks for none.
 func (f *siteFlags) given() bool { return len(f.reports) > 0 || f.pooled != "" }
 
 // pool reads the reports of sites about a classifier; nil if the flags name none. Reports must be
 // signed by clients of the roster, and be of this classifier. Reports are bounded by tally.MaxBytes
-// each.
+// each. Wrong combinations of flags are refused before a file is opened. The first report that
+// cannot be read, or that no client of the roster signed, ends the command. A signed report that is
+// about another classifier is left out and named in the result (package pooled). Two reports of one
+// site are an error. The level is that of the classifier's prediction sets, and 0 where it has
+// none.
 func (f *siteFlags) pool(of *evaluate.Result) (*sites.Result, error) {
 	switch {
 	case len(f.reports) > 0 && f.pooled != "":
@@ -289,6 +324,7 @@ func (f *siteFlags) pool(of *evaluate.Result) (*sites.Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The digest, the classes and the level together tell that reports are of the same output.
 	about := sites.Of{Classifier: of.Model, Classes: of.Manifest.C}
 	if origin.Sets != nil {
 		about.Level = origin.Sets.Level
@@ -297,10 +333,13 @@ func (f *siteFlags) pool(of *evaluate.Result) (*sites.Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The result is checked as a stranger's is, which costs little.
 	return r, isFor(of, r)
 }
 
-// read reads a pooled report.
+// read reads a pooled report. No signature covers a pooled report, so that its numbers are checked
+// as any stranger's. Fields that this program does not know are refused: they would be shown as if
+// they were checked.
 func (f *siteFlags) read(of *evaluate.Result) (*sites.Result, error) {
 	data, err := regularfile.ReadFile(f.pooled, maxPooled)
 	if err != nil {
@@ -314,7 +353,8 @@ func (f *siteFlags) read(of *evaluate.Result) (*sites.Result, error) {
 }
 
 // isFor returns an error if a pooled report is of another classifier, or none of its reports give
-// it.
+// it. The digest of the report may be any text, and is cut to the 64 digits of a SHA-256 in the
+// error.
 func isFor(of *evaluate.Result, r *sites.Result) error {
 	if r.Classifier != of.Model {
 		return fmt.Errorf("the sites scored classifier %.64s, and this one is %s",

@@ -16,7 +16,15 @@ import (
 )
 
 // newFeaturesCommand declares fmp features. Operators run in one thread, so that features do not
-// depend on the number of cores.
+// depend on the number of cores. Sums of floats depend on the order of their terms, and an operator
+// that is shared among threads orders them by their number. Images are shared among goroutines
+// instead, as package ort says.
+//
+// The flag --shard is checked before the engine and the data set are opened. Features are stored
+// chunk by chunk, by which a stopped command resumes.
+//
+// Images that cannot be decoded have rows of NaN in the stored file. Without --on-bad skip they are
+// an error that names them, and the file stays.
 func newFeaturesCommand() *cobra.Command {
 	var shard string
 	cfg := option.Default[trainSettings]()
@@ -55,19 +63,24 @@ these once. Images that cannot be decoded are named at the end, or left out with
 		defer eng.Close()
 		bar := newProgress(cmd.ErrOrStderr())
 		defer bar.close()
+		// With i of n it computes chunks floor(i k/n) to floor((i+1) k/n) of k.
 		got, err := corpus.Store(cmd.Context(), source(cfg.Dataset, cfg.Extractor, cfg.Engine), eng,
 			i, n, bar.report)
 		if err != nil {
 			return usageError(err)
 		}
+		// The bar ends here, so that it does not cross the lines that follow. A second close does
+		// nothing.
 		bar.close()
 		remark(cmd, got.Notes)
 		text := fmt.Sprintf("%s: features of images %d to %d of %d", got.Path, got.From,
 			got.To-1, got.Total)
 		switch {
+		// Chunks are of whole batches, and a shard of none has nothing to store.
 		case got.From == got.To:
 			text = fmt.Sprintf("shard %s is empty: there are fewer chunks of "+
 				"images than shards", shard)
+		// Also where the merged file is there, of which the shard is a part.
 		case got.Cached:
 			text += ", which were there"
 		}
@@ -80,15 +93,20 @@ these once. Images that cannot be decoded are named at the end, or left out with
 	return cmd
 }
 
-// remark prints the remarks of a data set, which name the images that are left out.
+// remark prints the remarks of a data set, which name the images that are left out. They go to
+// stderr, one a line, with the command's name before them. stdout is for the result, which may be
+// JSON.
 func remark(cmd *cobra.Command, notes []string) {
 	for _, n := range notes {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: %s\n", cmd.CommandPath(), n)
 	}
 }
 
-// parseShard reads i/N. i is from 0 to n-1, and n featurize.MaxShards at most.
+// parseShard reads i/N. i is from 0 to n-1, and n featurize.MaxShards at most. The shard is counted
+// from 0, as indices of an array of jobs are on most schedulers. Signs are those of strconv.Atoi,
+// so that +3/16 is 3/16. The text of an error is cut, as it may be of any length.
 func parseShard(text string) (i, n int, err error) {
+	// More than one slash leaves one in b, which is no number.
 	a, b, ok := strings.Cut(text, "/")
 	i, err = strconv.Atoi(a)
 	n, err2 := strconv.Atoi(b)
@@ -100,7 +118,12 @@ func parseShard(text string) (i, n int, err error) {
 }
 
 // newFeaturesMergeCommand declares fmp features merge. Data sets that were merged are printed also
-// where shards of another are missing, whose error then ends the command.
+// where shards of another are missing, whose error then ends the command. Shards are removed once
+// the file that they make is in its place, so that an interrupt loses nothing. Nothing to merge is
+// no error, and the text says that there are none.
+//
+// The result is printed before the error is returned, since both hold at once. An error of printing
+// wins, as the other is of no use to a reader who sees nothing.
 func newFeaturesMergeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "merge",
@@ -119,6 +142,8 @@ sets are merged nevertheless. The memory is that of one buffer.`,
 					fmt.Fprintf(b, "%s: %d features of %d images, of %d shards\n", m.Path, m.Dx,
 						m.Images, m.Shards)
 				}
+				// err is that of merging: the one of printing is not known before this text is
+				// made.
 				if err == nil && len(list) == 0 {
 					b.WriteString("no shards are there\n")
 				}
@@ -132,7 +157,8 @@ sets are merged nevertheless. The memory is that of one buffer.`,
 	return cmd
 }
 
-// newExtractorsCommand groups the commands on published extractors.
+// newExtractorsCommand groups the commands on published extractors. Given alone it prints its help.
+// An extractor that was pulled is named without a path wherever one is given.
 func newExtractorsCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "extractors",
@@ -145,7 +171,9 @@ each is given by its name wherever an extractor is: --extractor efficientnet-lit
 }
 
 // newExtractorsListCommand declares fmp extractors list. Multiplications are of one image, in
-// millions.
+// millions. Sides are of square images in pixels, of three channels, and MB are 10^6 bytes. It
+// looks for files in the cache folder alone, and asks no network. An extractor that is not there
+// has the command that fetches it in place of the file.
 func newExtractorsListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list",
@@ -178,7 +206,11 @@ func newExtractorsListCommand() *cobra.Command {
 }
 
 // newExtractorsPullCommand declares fmp extractors pull. An unknown name is wrong usage (exit code
-// 2); a known extractor that cannot be fetched is missing (3).
+// 2); a known extractor that cannot be fetched is missing (3). The difference tells a script
+// whether to correct its call or to try again.
+//
+// A file that is there is not fetched again, and its weights are not compared. Steps are told on
+// stderr, and the path on stdout with the flag that uses it.
 func newExtractorsPullCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "pull NAME",
@@ -195,6 +227,7 @@ Python runs but pip. What is there already is left alone.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := published.Pull(cmd.Context(), args[0],
 				func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), "fmp extractors pull: "+s) })
+			// Names are checked after the call: its error suggests the nearest one.
 			if err != nil && !slices.Contains(published.Names(), args[0]) {
 				return usageError(err)
 			} else if err != nil {

@@ -22,7 +22,8 @@ import (
 	"fmp/pipeline/settings"
 )
 
-// fused is the output of fmp fuse.
+// fused is the output of fmp fuse. Digest is the SHA-256 of the file in hexadecimal, which servers
+// state and clients approve. Bytes is the size of the file, and Image is in pixels.
 type fused struct {
 	Model  string `json:"model"`
 	Digest string `json:"digest"`
@@ -45,7 +46,8 @@ type fused struct {
 	Features *extractor.Layer `json:"features,omitempty"`
 }
 
-// front is a client graph's way from images to features.
+// front is a client graph's way from images to features. layer is for the output of the command
+// alone: the graph does not hold it.
 type front struct {
 	models.Preprocessing
 	layer *extractor.Layer // nil for an extractor of this program
@@ -53,21 +55,25 @@ type front struct {
 
 // frontOf returns the part of a client graph before the embedding, with the statistics that its
 // features are standardised by. mean and std are [dx], or nil. Without statistics features are left
-// as the extractor gives them.
+// as the extractor gives them. The model is x's own, pruned to its features, and must not be
+// changed. Features are standardised as (h - mean)/std, feature by feature. The layer is kept where
+// somebody else's model was cut, so that a person can see where.
 func frontOf(x *extractor.Extractor, mean, std []float32) (*onnx.Model, front) {
 	m, pre := x.Client(mean, std)
 	f := front{Preprocessing: pre}
+	// Models of this program have a kind in their manifest, and no layers to choose from.
 	if layer := x.Layer(); layer.Why != "" && x.Manifest().Kind == "" {
 		f.layer = &layer
 	}
 	return m, f
 }
 
-// maxCut is how many layers that are cut off the text names.
+// maxCut is how many layers that are cut off the text names. The JSON names all of them.
 const maxCut = 4
 
 // pixels returns how the extractor is fed, in words. Mean and deviation are of pixels scaled to
-// 0..1.
+// 0..1. Without mean and deviation the text says how to name a preset, as published networks mostly
+// have one. One number a channel is printed, in the extractor's order.
 func (f front) pixels() string {
 	order := ""
 	if f.BGR {
@@ -85,18 +91,22 @@ func (f front) pixels() string {
 }
 
 // print returns how the extractor is fed and which layer the features are taken from, in words. Of
-// many layers that are cut off it names maxCut.
+// many layers that are cut off it names maxCut. dx is the number of features. It is empty for an
+// extractor of this program, whose images and features are documented. A crop of the whole image
+// changes only images of another shape than the square asked for, and the text says so.
 func (f front) print(dx int) string {
 	if f.layer == nil {
 		return ""
 	}
 	cut := "nothing"
+	// The layers come in the order of the model, so that the first ones follow the features.
 	if n := len(f.layer.Without); n > 0 {
 		cut = strings.Join(f.layer.Without[:min(n, maxCut)], ", ")
 		if n > maxCut {
 			cut += fmt.Sprintf(" and %d more layers", n-maxCut)
 		}
 	}
+	// A reason may go on in brackets, which the JSON alone has.
 	why, _, _ := strings.Cut(f.layer.Why, " (")
 	if f.layer.Over != "" {
 		why += ", " + f.layer.Over
@@ -113,6 +123,7 @@ func (f front) print(dx int) string {
 
 // Kinds of an upload.
 const (
+	// They are the values of --upload. Manifests do not hold them, and tell kinds by other fields.
 	uploadClassMeans  = "class-means"
 	uploadCoordinates = "coordinates"
 	uploadPoints      = "points"
@@ -120,12 +131,15 @@ const (
 	uploadMoments     = "moments"
 )
 
-// parts are the elements of an upload of each kind.
+// parts are the elements of an upload of each kind. Its keys are the values that --upload takes.
+// Calibration points and scatters of moments are beside them.
 var parts = map[string]string{uploadClassMeans: "class means", uploadCoordinates: "class means",
 	uploadPoints:  "points",
 	uploadPrivate: "class sums", uploadMoments: "class means"}
 
-// fuseSettings are those that fmp fuse reads.
+// fuseSettings are those that fmp fuse reads. The keys are those of a run, so that one settings
+// file does for both. Settings of which a kind of upload reads none have no effect on it, and stay
+// out of the graph's manifest (fuseRun.acts).
 type fuseSettings struct {
 	Seed      uint64             `yaml:"seed" json:"seed" default:"1" doc:"seed that every random stream of the run is named under"`
 	Dataset   settings.Dataset   `yaml:"dataset" json:"dataset"`
@@ -137,11 +151,13 @@ type fuseSettings struct {
 	Engine    settings.Engine    `yaml:"engine" json:"engine"`
 }
 
-// FillDefaults sets defaults of the data set where no value was given.
+// FillDefaults sets defaults of the data set where no value was given. It returns the keys that it
+// has filled.
 func (c *fuseSettings) FillDefaults() []string { return option.FillDefaults(c, c.Dataset.Name) }
 
 // fuseRun is a run of fmp fuse: its flags and settings. run settles the kind of uploads and the
-// file first, and then makes the graph.
+// file first, and then makes the graph. names is nil where --class-names is not given. acts holds
+// keys such as seed, and groups with a dot behind them. A fuseRun is for one run of the command.
 type fuseRun struct {
 	// upload is the kind of uploads; "" is settled by the models that there are.
 	out, upload string
@@ -152,7 +168,8 @@ type fuseRun struct {
 }
 
 // newFuseCommand declares fmp fuse. An upload of moments takes 2 MiB at most, unless --bytes says
-// otherwise.
+// otherwise. The size is of the whole message. --upload has no default, as the kind follows from
+// the models that are there.
 func newFuseCommand() *cobra.Command {
 	o := fuseRun{moments: momentsFlags{bytes: 2 << 20}, settings: option.Default[fuseSettings]()}
 	cmd := &cobra.Command{
@@ -215,8 +232,14 @@ lacks.`,
 	return cmd
 }
 
-// run makes and writes the client graph.
+// run makes and writes the client graph. The kind and the file are settled first. The graph is then
+// made, gets the command in its manifest, is parsed as clients parse it, and is written. The file
+// is written last and whole, so that an error leaves none and spares one that was there.
+//
+// The manifest records the settings that the graph depends on and no others: equal graphs have
+// equal digests, on whichever machine they are made.
 func (o *fuseRun) run(cmd *cobra.Command, s *resolver) error {
+	// The kind is checked before the engine is opened.
 	if o.upload != "" && parts[o.upload] == "" {
 		return usageErrorf("--upload is %q; allowed are %s, %s, %s, %s and %s", o.upload,
 			uploadMoments, uploadClassMeans, uploadCoordinates, uploadPoints, uploadPrivate)
@@ -234,6 +257,7 @@ func (o *fuseRun) run(cmd *cobra.Command, s *resolver) error {
 	if err != nil {
 		return err
 	}
+	// The manifest of the fused graph begins as the embedding's, and so has its command.
 	f.Command = s.recorded(o.acts...) // the predictor's own may hold paths of this machine
 	if err := f.Write(m); err != nil {
 		return err
@@ -242,6 +266,7 @@ func (o *fuseRun) run(cmd *cobra.Command, s *resolver) error {
 	if _, err := models.ParseClient(m, f); err != nil {
 		return usageError(fmt.Errorf("every client would refuse it: %w", err))
 	}
+	// Saving marshals once more, to the same bytes: the digest is of the file.
 	data, err := serde.Marshal(m)
 	if err != nil {
 		return err
@@ -252,10 +277,12 @@ func (o *fuseRun) run(cmd *cobra.Command, s *resolver) error {
 	res := fused{Model: o.out, Digest: models.DigestBytes(data), Bytes: len(data),
 		Image: []int{pre.Height, pre.Width, pre.Channels}, Resize: cmp.Or(pre.Resize, string(
 			imagefile.Stretch)), Size: f.S, Upload: o.upload, Features: pre.layer, BGR: pre.BGR}
+	// An extractor that takes raw bytes has no mean and deviation.
 	if !pre.Raw {
 		res.Mean, res.Std = pre.Mean, pre.Std
 	}
 	known := ""
+	// 0 stands for a kappa of which nothing is known.
 	if f.Kappa > 0 {
 		res.Kappa = []float64{f.Kappa, f.KappaDeviation}
 		known = fmt.Sprintf("kappa:        %s\n", kappaText(f.Kappa, f.KappaDeviation))
@@ -267,10 +294,15 @@ func (o *fuseRun) run(cmd *cobra.Command, s *resolver) error {
 }
 
 // client makes the client graph, and settles the kind of its uploads and the name of its file where
-// nobody gave them.
+// nobody gave them. Refusals come before images are read: classes without names, flags of another
+// kind of upload, names that no folder has, and an output that cannot be written. The kind is
+// moments where only class names are known, points where an embedding is named, and else is settled
+// by corpusClient.
 func (o *fuseRun) client(cmd *cobra.Command, s *resolver,
 	eng engine.Engine) (m *onnx.Model, pre front, err error) {
 	cfg := &o.settings
+	// The default data set would otherwise lend its classes to an extractor that it has nothing to
+	// do with.
 	if cfg.Extractor.Model != "default" && o.names == nil && !s.given("dataset.name") {
 		return nil, pre, usageErrorf("--extractor %s comes without the clients' classes: name "+
 			"them (--class-names larch,spruce), or give --dataset, whose classes they then are",
@@ -286,7 +318,8 @@ func (o *fuseRun) client(cmd *cobra.Command, s *resolver,
 		if o.upload != uploadMoments {
 			o.out = strings.Map(fileRune, cfg.Dataset.Label()) + "-client.onnx"
 		}
-		// A name that the program chose is checked as that of a flag is.
+		// A name that the program chose is checked as that of a flag is. The claim holds while
+		// images are read, and ends before the file is written.
 		release, err := outputs.Claim(o.out)
 		if err != nil {
 			return nil, pre, usageError(err)
@@ -298,9 +331,11 @@ func (o *fuseRun) client(cmd *cobra.Command, s *resolver,
 			return nil, pre, usageError(fmt.Errorf("%w; --upload %s asks for them",
 				err, uploadMoments))
 		}
+		// Kappa is learned from images that somebody named, and never from those of a default.
 		o.moments.learn = s.given("dataset.name") && len(cfg.Extractor.Kappa) == 0
 		return o.momentsClient(cmd, eng)
 	}
+	// Here the kind is known to be none of moments, so that both flags would be without effect.
 	if cmd.Flags().Changed("bytes") || len(cfg.Extractor.Kappa) > 0 {
 		return nil, pre, usageErrorf("--bytes and --kappa are of uploads of moments, which " +
 			"--extractor with --class-names, or --upload moments, makes: leave them out")
@@ -322,12 +357,18 @@ func (o *fuseRun) client(cmd *cobra.Command, s *resolver,
 // corpusClient makes the client graph of uploads that a predictor of some corpus reads, and settles
 // the kind of its uploads. The data set's images are read where the extractor's statistics are not
 // known without them. acts gathers the settings that the graph depends on, which its manifest
-// records.
+// records. The kind is class means where a conjugate or open predictor is at hand, and else points.
+//
+// Without images to be read the setting dataset.name alone acts, and with them all of dataset. The
+// first class names that are known go into the manifest: those of --class-names, of the embedding,
+// of the data set. All errors are of usage.
 func (o *fuseRun) corpusClient(cmd *cobra.Command, eng engine.Engine) (*onnx.Model, front, error) {
 	none, cfg := front{}, &o.settings
 	o.acts = []string{"extractor.", "dataset.name"}
 	from := source(cfg.Dataset, cfg.Extractor, cfg.Engine)
+	// nil without an error says that the images must be read.
 	images, err := from.Describe(eng)
+	// Reading decodes every image, and computes all features or finds them cached.
 	if err == nil && images == nil {
 		o.acts = append(o.acts, "dataset.")
 		bar := newProgress(cmd.ErrOrStderr())
@@ -338,6 +379,8 @@ func (o *fuseRun) corpusClient(cmd *cobra.Command, eng engine.Engine) (*onnx.Mod
 		return nil, none, usageError(err)
 	}
 	remark(cmd, images.Set.Notes)
+	// The predictors must have been trained behind this extractor, and are compared with it by its
+	// digest.
 	p := &predictors{cfg: cfg, behind: images.Behind(), classes: images.Set.Classes}
 	if err := p.find(); err != nil {
 		return nil, none, usageError(err)
@@ -361,10 +404,12 @@ func (o *fuseRun) corpusClient(cmd *cobra.Command, eng engine.Engine) (*onnx.Mod
 	if stats := images.Features.Stats; stats != nil {
 		mean, std = stats.Mean, stats.Std
 	}
+	// An extractor of this program standardises its features itself, and Stats is then nil.
 	x, pre := frontOf(images.Extractor, mean, std)
 	switch {
 	case o.names != nil:
 		e.Classes = o.names
+	// The embedding of an open predictor is made for a number of classes, without names.
 	case len(e.Classes) == 0:
 		e.Classes = p.classes
 	}
@@ -380,15 +425,17 @@ func (o *fuseRun) corpusClient(cmd *cobra.Command, eng engine.Engine) (*onnx.Mod
 }
 
 // classNames is the value of --class-names: names parted by commas, quoted as in CSV where they
-// hold one.
+// hold one. Given twice, the flag adds to the names that are there. It implements pflag.Value.
 type classNames struct{ of *[]string }
 
 func (n *classNames) String() string { return strings.Join(*n.of, ",") }
 func (n *classNames) Type() string   { return "strings" }
 
 // Set adds names. A line break would end the list unseen; spaces beside a comma are no part of a
-// name.
+// name. Empty names are kept here, and refused by checkNames. Quotes are those of RFC 4180. No more
+// than one record is taken.
 func (n *classNames) Set(text string) error {
+	// An empty text is no record, and is refused as well.
 	lines, err := csv.NewReader(strings.NewReader(text)).ReadAll()
 	if err != nil || len(lines) != 1 {
 		return fmt.Errorf("%q is no line of names; part them by commas: larch,spruce", text)
@@ -399,11 +446,16 @@ func (n *classNames) Set(text string) error {
 	return nil
 }
 
-// maxFolder is the length in bytes that names of files end at.
+// maxFolder is the length in bytes that names of files end at. It is NAME_MAX of Linux, and the
+// limit of ext4 and XFS.
 const maxFolder = 255
 
 // checkNames returns an error unless there are two names or more, each another and a folder's:
-// labels are names of folders. A folder's name is 255 bytes at most on common file systems.
+// labels are names of folders. A folder's name is 255 bytes at most on common file systems. The
+// same rule is for labels at a client, where images lie in one folder a class. A name with a dot in
+// front is a hidden folder, which readers pass over. Names that differ in case alone are allowed.
+//
+// nil is refused too. The text of the error quotes the names, so that control characters show.
 func checkNames(names []string) error {
 	for _, name := range names {
 		if strings.ContainsAny(name, "/\\") || strings.HasPrefix(name, ".") ||
@@ -421,7 +473,9 @@ func checkNames(names []string) error {
 }
 
 // predictors are the trained models behind the extractor of a client graph. find loads them, and
-// embedding makes of one of them the client's part.
+// embedding makes of one of them the client's part. behind is the manifest of the extractor with
+// the number of features and classes. classes are those of the data set, in the order of their
+// numbers. The models are shared with nobody.
 type predictors struct {
 	cfg             *fuseSettings
 	behind          models.Manifest
@@ -431,7 +485,9 @@ type predictors struct {
 }
 
 // find loads the conjugate and the open predictor that the settings name. A model that a setting
-// names must be of this extractor. Without one at hand the field stays nil.
+// names must be of this extractor. Without one at hand the field stays nil. It is called once,
+// before embedding. The open predictor that the program ships must be of the data set's classes,
+// while one that a setting names may have others: it reads uploads of any classes.
 func (p *predictors) find() error {
 	var err error
 	if p.cfg.Conjugate.Model != "none" {
@@ -440,6 +496,7 @@ func (p *predictors) find() error {
 			return err
 		}
 	}
+	// Uploads are then read by the conjugate predictor alone.
 	if p.cfg.Open.Model == "none" {
 		return nil
 	}
@@ -453,7 +510,13 @@ func (p *predictors) find() error {
 
 // embedding returns the graph from a client's features to an upload: for classes of these names or,
 // where there are none, those of the data set. A graph of class means is read by both predictors,
-// which must then soften features about one centre.
+// which must then soften features about one centre. With names, class means are the only kind: the
+// open predictor comes first, as it reads classes that the corpus lacks, and then the conjugate one
+// of some of its own classes. Without names the conjugate predictor comes before the open one. acts
+// is set to the settings that were read.
+//
+// No upload can be changed once clients have sent it, so that centres that differ are refused here,
+// and not by the server.
 func (p *predictors) embedding(upload string, names []string) (*onnx.Model, error) {
 	if names != nil {
 		if upload == uploadClassMeans && p.open != nil {
@@ -490,7 +553,9 @@ func (p *predictors) embedding(upload string, names []string) (*onnx.Model, erro
 		"extractor; fmp train conjugate makes one, and --set conjugate.model=FILE names it", upload)
 }
 
-// conjugateOf returns the embedding of some of the conjugate predictor's classes.
+// conjugateOf returns the embedding of some of the conjugate predictor's classes. models.OfClasses
+// returns nil for a name that the predictor lacks, and the error then tells of the open predictor.
+// The classes come in the order of names, which is that of labels at the clients.
 func (p *predictors) conjugateOf(upload string, names []string) (*onnx.Model, error) {
 	if upload == uploadClassMeans && p.conjugate != nil {
 		f, err := models.ReadManifest(p.conjugate)
@@ -498,6 +563,8 @@ func (p *predictors) conjugateOf(upload string, names []string) (*onnx.Model, er
 			return nil, err
 		}
 		p.acts = []string{"conjugate.model"}
+		// Parameters of the predictor know no single class, so that they fit any number of its
+		// classes.
 		if m, _, err := models.OfClasses(p.conjugate, f, names); m != nil || err != nil {
 			if err != nil {
 				return nil, err
@@ -508,13 +575,17 @@ func (p *predictors) conjugateOf(upload string, names []string) (*onnx.Model, er
 	return nil, errNamed
 }
 
-// errNamed refuses class names where nothing reads uploads of them.
+// errNamed refuses class names where nothing reads uploads of them. It is returned before images
+// are read where --upload says another kind, and after it where the models decide.
 var errNamed = errors.New("--class-names wants uploads of class means and, for names that the " +
 	"corpus lacks, an open predictor that was trained behind the extractor; fmp train open " +
 	"makes one, and --set open.model=FILE names it")
 
 // points returns the embedding that the settings name; an untrained one only where they ask for it.
-// A setting embedding.size beside a trained embedding must be its number of points.
+// A setting embedding.size beside a trained embedding must be its number of points. An embedding
+// without training gives about the class means, and no shipped predictor was trained behind it. Its
+// values are drawn by the seed, which then acts on the graph. Size 0 is the embedding's own
+// default.
 func (p *predictors) points() (*onnx.Model, error) {
 	size := p.cfg.Embedding.Size
 	p.acts = []string{"embedding.model"}

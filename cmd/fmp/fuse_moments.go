@@ -26,18 +26,21 @@ import (
 )
 
 // byteSize is a flag: a number of bytes, with k or m for 2^10 or 2^20 of them. It is between 1 and
-// maxBytes.
+// maxBytes. It implements pflag.Value, and its zero value is no size that a flag takes.
 type byteSize int
 
-// maxBytes bounds the upload of a client of moments.
+// maxBytes bounds the upload of a client of moments. It is far above the default of 2 MiB. Of ten
+// classes 2 MiB hold some 2000 coordinates, as the scatter grows with their square.
 const maxBytes = 16 << 20
 
+// String is the number of bytes without a unit, which Set reads again to the same size.
 func (b *byteSize) String() string { return strconv.Itoa(int(*b)) }
 func (b *byteSize) Type() string   { return "bytes" }
 
 // Set reads a size such as 64k, 256k or 2m. The number is compared with maxBytes over the unit, as
 // the product could overflow. k is 2^10 and m 2^20, in either case.
 func (b *byteSize) Set(s string) error {
+	// At most one of the two suffixes fits, so that the order of the map does not matter.
 	unit := 1
 	number := strings.ToLower(s)
 	for suffix, u := range map[string]int{"k": 1 << 10, "m": 1 << 20} {
@@ -53,7 +56,8 @@ func (b *byteSize) Set(s string) error {
 	return nil
 }
 
-// momentsFlags are the flags of fmp fuse for uploads of moments.
+// momentsFlags are the flags of fmp fuse for uploads of moments. learn is settled after the flags
+// are read: images are named, and no kappa is.
 type momentsFlags struct {
 	bytes byteSize
 	learn bool // kappa from the data set
@@ -70,6 +74,8 @@ type momentsFlags struct {
 // bytes. This grows with k, so that the first k that fits from above is the largest. Less than 2
 // coordinates are an error, which says how many bytes 2 would take. The search costs O(dx).
 func (f momentsFlags) width(dx, classes int) (int, error) {
+	// In bytes: names and headers of the message, a float32 a coordinate, and numbers beside a
+	// class mean.
 	const fixed, scale, mean = 1 << 10, 4, 16
 	size := func(k int) int {
 		return k*(k+1)/2 + scale*k + classes*(k+mean) + 2*moments.MaxCalibration*(k+1) + fixed
@@ -77,6 +83,7 @@ func (f momentsFlags) width(dx, classes int) (int, error) {
 	if dx < 2 {
 		return 0, usageErrorf("--extractor: it gives %d feature, and moments are of 2 or more", dx)
 	}
+	// A bisection would do, and 4096 steps of integers cost microseconds.
 	for k := min(dx, federate.MaxMoments); k >= 2; k-- {
 		if size(k) <= int(f.bytes) {
 			return k, nil
@@ -89,13 +96,21 @@ func (f momentsFlags) width(dx, classes int) (int, error) {
 // basis returns k directions of an extractor's features: those in which the classes of its last
 // linear layer lie furthest apart or, where it has none, random ones. They are [dx, k] and
 // orthonormal. The layer's weights [classes, dx] are read from the extractor's file, whose last
-// layers the client graph lacks. A layer of less than 3 classes is not read.
+// layers the client graph lacks. A layer of less than 3 classes is not read. The rows of the layer,
+// less their mean, span the directions in which its classes differ. Two classes differ in one
+// direction alone, which is the reason for 3. A layer is found by running parts of the file, which
+// somebody else made: its work and memory are bounded by cost.Foreign.
+//
+// Random directions are announced on stderr. Equal seeds give equal bases. An interrupt while the
+// layer is looked for is told apart from a layer that is not there. Weights that are not finite are
+// refused: they would make every direction NaN.
 func basis(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, x *extractor.Extractor,
 	k int) (*onnx.Tensor, error) {
 	whole, _, err := models.Load(cfg.Extractor.Model)
 	if err != nil {
 		return nil, usageError(err)
 	}
+	// It names the value of the features, by which the layer that reads them is found.
 	_, pre := x.Client(nil, nil)
 	w := models.LastLayer(cost.Bounded(engine.Under(cmd.Context(), eng), cost.Foreign),
 		whole, pre.Output, x.Dx())
@@ -121,7 +136,13 @@ func basis(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, x *extracto
 // momentsClient makes the client graph of uploads of moments: it needs no image; where the data set
 // has some, they tell kappa. The seed acts on the graph where there is a basis or a kappa that is
 // learned, and is recorded then alone. Images of an unknown height and width are refused, since the
-// graph is made for one size.
+// graph is made for one size. The order is: the extractor and the size of its images, the number k
+// of coordinates, the basis, kappa, the graph. Features are rows of dx numbers, which the embedding
+// maps to k coordinates (package models, MomentsEmbedding).
+//
+// A kappa that a setting gives comes before one that images tell, which is not learned then.
+// Without either the manifest has 0, which stands for nothing known. Statistics of features are not
+// part of this graph: frontOf gets none.
 func (o *fuseRun) momentsClient(cmd *cobra.Command, eng engine.Engine) (*onnx.Model, front, error) {
 	none, cfg, names, f := front{}, &o.settings, o.names, o.moments
 	o.acts = []string{"extractor."}
@@ -134,6 +155,7 @@ func (o *fuseRun) momentsClient(cmd *cobra.Command, eng engine.Engine) (*onnx.Mo
 	if err != nil {
 		return nil, none, usageError(err)
 	}
+	// The side-car file beside the extractor was read for its size already.
 	if fit.H == 0 {
 		return nil, none, usageErrorf("extractor %s: it leaves height and width of its images "+
 			"open: state side in a side-car file (%[1]s.yaml)", cfg.Extractor.Model)
@@ -149,6 +171,7 @@ func (o *fuseRun) momentsClient(cmd *cobra.Command, eng engine.Engine) (*onnx.Mo
 		return nil, none, err
 	}
 	c := models.MomentsConfig{Dx: x.Dx(), C: len(names), Bytes: int(f.bytes)}
+	// The setting is checked for two numbers or none, median and deviation of the logarithm.
 	if known := cfg.Extractor.Kappa; len(known) == 2 {
 		c.Kappa, c.KappaDeviation = known[0], known[1]
 	}
@@ -187,13 +210,20 @@ func (o *fuseRun) momentsClient(cmd *cobra.Command, eng engine.Engine) (*onnx.Mo
 	return m, pre, nil
 }
 
-// maxLearned bounds the images that kappa is learned from; more tell no more.
+// maxLearned bounds the images that kappa is learned from; more tell no more. Features of 10000
+// images and 2000 numbers take 80 MB.
 const maxLearned = 10000
 
 // learnKappa learns kappa from the images of the data set, those that are no test images. They are
 // drawn without replacement by the seed, as a folder lists its images class by class. Features are
 // brought to the coordinates of uploads first. maxLearned of them are taken at most, as features
-// [n, dx]; labels may be of any classes.
+// [n, dx]; labels may be of any classes. basis is [dx, k], or nil for all features. Kappa is a
+// temperature in units of the classes' separation. The learned one is that under which images that
+// no client holds are most likely. It is the median over simulated rounds, with a deviation of its
+// logarithm.
+//
+// Images that tell nothing of kappa, of classes that are always told apart, are an error. The
+// remedy is to leave the data set out.
 func learnKappa(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings,
 	basis *onnx.Tensor) (discriminant.Kappa, error) {
 	bar := newProgress(cmd.ErrOrStderr())
@@ -214,7 +244,9 @@ func learnKappa(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings,
 		return discriminant.Kappa{}, err
 	}
 	n := min(f.Train.N, maxLearned)
+	// Rows are [n, dx], in the drawn order.
 	some, labels := make([]float32, 0, n*f.Dx), make([]int, n)
+	// The permutation costs memory for all training images, and the copy for n of them alone.
 	for at, i := range rng.New(cfg.Seed, "kappa", "images").Perm(f.Train.N)[:n] {
 		some, labels[at] = append(some, f.Train.Features[i*f.Dx:(i+1)*f.Dx]...), f.Train.Labels[i]
 	}
@@ -222,6 +254,7 @@ func learnKappa(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings,
 	if err != nil {
 		return discriminant.Kappa{}, err
 	}
+	// The width of a row is k with a basis and dx without one.
 	bank, err := task.NewBank(rows, len(rows)/n, labels, len(images.Set.Classes))
 	if err != nil {
 		return discriminant.Kappa{}, usageError(err)
@@ -235,7 +268,8 @@ func learnKappa(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings,
 }
 
 // kappaText gives kappa's median and deviation, of its logarithm, in percent: one digit below 1,
-// and no deviation of a kappa that is known.
+// and no deviation of a kappa that is known. The deviation of a logarithm is about the relative
+// deviation, so that it is printed in percent.
 func kappaText(median, deviation float64) string {
 	switch percent := 100 * deviation; {
 	case percent == 0:

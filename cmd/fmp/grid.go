@@ -27,7 +27,7 @@ import (
 	"fmp/pipeline/settings"
 )
 
-// gridOptions are the flags of fmp grid.
+// gridOptions are the flags of fmp grid. out is settled by run where the flag is not given.
 type gridOptions struct {
 	out, tokenFile string
 	// threads are those of all runs together, 0 for one a core.
@@ -36,7 +36,8 @@ type gridOptions struct {
 	store        store.Options
 }
 
-// newGridCommand declares fmp grid. Its flags of NATS are those of fmp serve, and want --workers.
+// newGridCommand declares fmp grid. Its flags of NATS are those of fmp serve, and want --workers. A
+// grid's folder holds its runs, its name on queues and, with --nats-listen, the queue.
 func newGridCommand() *cobra.Command {
 	var o gridOptions
 	cmd := &cobra.Command{
@@ -87,7 +88,8 @@ byte for byte, whoever makes it on the same release and engine.`,
 	return cmd
 }
 
-// run makes the runs of a grid, or lists them.
+// run makes the runs of a grid, or lists them. All settings of all runs are checked before the
+// first is begun.
 func (o *gridOptions) run(cmd *cobra.Command, file string) error {
 	if o.threads < 0 || o.threads > maxGridThreads {
 		return usageErrorf("--threads is %d; allowed are 0 to %d", o.threads, maxGridThreads)
@@ -108,6 +110,7 @@ func (o *gridOptions) run(cmd *cobra.Command, file string) error {
 		base := filepath.Base(file)
 		o.out = filepath.Join("grids", strings.TrimSuffix(base, filepath.Ext(base)))
 	}
+	// Every run is set to as many, and shares them by experiment.Shared.
 	o.threads = cmp.Or(o.threads, runtime.GOMAXPROCS(0))
 	todo, err := newGridWork(runs, o.out, o.threads)
 	if err != nil {
@@ -145,11 +148,13 @@ func (o *gridOptions) run(cmd *cobra.Command, file string) error {
 			return err
 		}
 	}
+	// Runs that ended well are printed also where others failed or an interrupt came.
 	done, failed := todo.do(cmd)
 	return errors.Join(failed, tabulate(cmd, done, func(w io.Writer) { gridLines(w, done) }))
 }
 
-// gridLines writes one line a method, partition and run. Rows of controls are left out.
+// gridLines writes one line a method, partition and run. Rows of controls are left out. Figures are
+// means over repeats, to four digits.
 func gridLines(w io.Writer, runs []*runOutput) {
 	for i, o := range runs {
 		if i == 0 {
@@ -166,7 +171,8 @@ func gridLines(w io.Writer, runs []*runOutput) {
 	}
 }
 
-// maxGridThreads bounds --threads as engine.threads is.
+// maxGridThreads bounds --threads as engine.threads is. The bound keeps a slip from starting
+// goroutines without number.
 const maxGridThreads = 1024
 
 // queueFolder is the state of the queue of --nats-listen, and the grid's name on any queue, in the
@@ -189,7 +195,7 @@ type gridWork struct {
 
 // gridName returns the name of a grid, which it makes at first: its jobs are its own, and are found
 // again when it goes on. The name is random text, of 26 letters and digits, and stays in the
-// folder.
+// folder. Two grids of one file in two folders have two names, and so jobs of their own.
 func gridName(dir string) (string, error) {
 	file := filepath.Join(dir, gridFile)
 	data, err := regularfile.ReadFile(file, 1<<10)
@@ -204,7 +210,8 @@ func gridName(dir string) (string, error) {
 
 // give puts the runs that nobody has begun into the queue. A comment in the settings makes each a
 // job of its own, as who has the result of a job removes it. Settings of this machine are taken out
-// of a job: its folder, threads and library.
+// of a job: its folder, threads and library. Order in the queue is that of the grid. After an error
+// some jobs are in the queue; the same command finds them there.
 func (w *gridWork) give(ctx context.Context, st *store.Store, dir string) error {
 	grid, err := gridName(dir)
 	if err != nil {
@@ -215,6 +222,7 @@ func (w *gridWork) give(ctx context.Context, st *store.Store, dir string) error 
 	}
 	w.jobs = map[int]work.Job{}
 	for i, r := range w.runs {
+		// A run that was begun here has a manifest, and its cells are not given away.
 		if _, err := experiment.ReadManifest(r.Config.Output.Dir); !errors.Is(err, fs.ErrNotExist) {
 			continue // it goes on here
 		}
@@ -233,7 +241,8 @@ func (w *gridWork) give(ctx context.Context, st *store.Store, dir string) error 
 }
 
 // take waits for the run that a worker makes, and returns its files; nil where none makes it. It
-// waits until a worker has made it or the context ends.
+// waits until a worker has made it or the context ends. nil without an error means that the run is
+// to be made here.
 func (w *gridWork) take(ctx context.Context, i int) (map[string][]byte, error) {
 	job, ok := w.jobs[i]
 	if !ok {
@@ -242,14 +251,15 @@ func (w *gridWork) take(ctx context.Context, i int) (map[string][]byte, error) {
 	return w.queue.Wait(ctx, job)
 }
 
-// planned is a run that a dry run of the grid tells of.
+// planned is a run that a dry run of the grid tells of. Cells and Finished count records:
+// partition, repeat, protocol and method.
 type planned struct {
 	Directory string `json:"directory"`
 	Cells     int    `json:"cells"`
 	Finished  int    `json:"finished"`
 }
 
-// plan tells how far every run is.
+// plan tells how far every run is. It reads no file: newGridWork has read the directories.
 func (w *gridWork) plan() []planned {
 	out := []planned{}
 	for i, r := range w.runs {
@@ -259,7 +269,8 @@ func (w *gridWork) plan() []planned {
 }
 
 // newGridWork checks the runs and reads how far each is. Cells are counted without any image being
-// read.
+// read. runs stay as they are; the copies get their directories and threads. A directory that
+// cannot be read is an error, and one that is not there a run without cells.
 func newGridWork(runs []experiment.GridRun, out string, threads int) (*gridWork, error) {
 	w := &gridWork{runs: slices.Clone(runs), threads: threads}
 	for i := range w.runs {
@@ -275,6 +286,7 @@ func newGridWork(runs []experiment.GridRun, out string, threads int) (*gridWork,
 		}
 		s := gridRun{name: r.Name, cells: len(cells)}
 		if was != nil {
+			// A directory of another grid may have more cells; experiment.Open refuses it later.
 			s.done = min(was.Finished, len(cells))
 		}
 		w.states = append(w.states, s)
@@ -282,7 +294,8 @@ func newGridWork(runs []experiment.GridRun, out string, threads int) (*gridWork,
 	return w, nil
 }
 
-// open opens the engines of the runs. Runs of the same engine settings share one.
+// open opens the engines of the runs. Runs of the same engine settings share one. After an error
+// the engines that were opened are closed by close.
 func (w *gridWork) open(cmd *cobra.Command) (err error) {
 	var configs []experiment.Config
 	for _, r := range w.runs {
@@ -314,13 +327,15 @@ func (w *gridWork) close() {
 	}
 }
 
-// atOnce is the number of runs that go on at the same time. Each has one thread at least.
+// atOnce is the number of runs that go on at the same time. Each has one thread at least. More runs
+// than threads would only hold memory.
 func (w *gridWork) atOnce() int { return min(w.threads, len(w.runs)) }
 
 // do makes the runs, and returns those that ended well, in the order of the grid, and the errors of
 // others. A run that fails stops no other. An interrupt is the context's error, with the runs that
 // ended before. Data that no other run will use are released as runs end
-// ([experiment.Shared.Done]).
+// ([experiment.Shared.Done]). Goroutines write to their own index of the results, and so need no
+// lock. Runs are begun in the order of the grid.
 func (w *gridWork) do(cmd *cobra.Command) ([]*runOutput, error) {
 	stderr := cmd.ErrOrStderr()
 	p := newGridProgress(stderr, w.states)
@@ -339,6 +354,7 @@ func (w *gridWork) do(cmd *cobra.Command) ([]*runOutput, error) {
 			if err == nil {
 				o, err = w.runners[r.Config.Engine].run(ctx, r.Config, made, progress)
 			}
+			// It comes in all cases, as others wait for the memory.
 			err = errors.Join(err, w.shared.Done(r.Config))
 			if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 				return nil // stopped, which is no failure of the run

@@ -37,7 +37,8 @@ func addHelp(root *cobra.Command) {
 	}
 }
 
-// child is the command of a name or alias below another; nil: there is none.
+// child is the command of a name or alias below another; nil: there is none. It looks one level
+// down.
 func child(cmd *cobra.Command, name string) *cobra.Command {
 	for _, c := range cmd.Commands() {
 		if c.Name() == name || c.HasAlias(name) {
@@ -48,7 +49,7 @@ func child(cmd *cobra.Command, name string) *cobra.Command {
 }
 
 // helpFlags lists the flags of a command that are settings, or those that are not, wrapped to the
-// width of the terminal.
+// width of the terminal. Flags of both kinds come in the order of their names.
 func helpFlags(cmd *cobra.Command, settings bool) string {
 	set := pflag.NewFlagSet("", pflag.ContinueOnError)
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
@@ -59,7 +60,8 @@ func helpFlags(cmd *cobra.Command, settings bool) string {
 	return strings.TrimRight(set.FlagUsagesWrapped(helpWidth()), "\n")
 }
 
-// helpWidth is the width of help: that of the terminal from 60 to 120 columns, else 100.
+// helpWidth is the width of help: that of the terminal from 60 to 120 columns, else 100. A narrower
+// terminal gets 100 too.
 func helpWidth() int {
 	if w, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil && w >= 60 {
 		return min(w, 120)
@@ -69,7 +71,7 @@ func helpWidth() int {
 
 // usage is cobra's, with settings apart from other flags; in Go, since a program that links
 // text/template keeps every exported method. Commands without a group come under a title of their
-// own where there are no groups.
+// own where there are no groups. It is written in one call.
 func usage(cmd *cobra.Command) error {
 	var b strings.Builder
 	b.WriteString("Usage:")
@@ -115,8 +117,8 @@ func usage(cmd *cobra.Command) error {
 type completer = func(cmd *cobra.Command, args []string,
 	toComplete string) ([]string, cobra.ShellCompDirective)
 
-// completeFirst offers values, as a directive has them taken, for the first count
-// arguments; count 0 means all.
+// completeFirst offers values, as a directive has them taken, for the first count arguments; count
+// 0 means all. Beyond count nothing is offered, not even files.
 func completeFirst(count int, values []string, d cobra.ShellCompDirective) completer {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if count > 0 && len(args) >= count {
@@ -136,7 +138,8 @@ func completeDirs(count int) completer {
 	return completeFirst(count, nil, cobra.ShellCompDirectiveFilterDirs)
 }
 
-// completeDataset offers the data sets that can be read now, else folders.
+// completeDataset offers the data sets that can be read now, else folders. Files and folders are
+// offered beside them, as a data set may be a folder.
 func completeDataset(_ *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	var names []string
 	for _, s := range dataset.List("") {
@@ -152,7 +155,8 @@ func offers(cmd *cobra.Command, flag string, values ...string) {
 		cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// completeList offers names for a list whose values are parted by commas, each once.
+// completeList offers names for a list whose values are parted by commas, each once. Each offer has
+// the whole list that is typed so far, as shells replace the word.
 func completeList(names ...string) completer {
 	return func(_ *cobra.Command, _ []string,
 		toComplete string) ([]string, cobra.ShellCompDirective) {
@@ -167,7 +171,8 @@ func completeList(names ...string) completer {
 	}
 }
 
-// completeSet offers KEY=VALUE: the keys, then the values of the key where they are few.
+// completeSet offers KEY=VALUE: the keys, then the values of the key where they are few. fields are
+// those that the command reads.
 func completeSet(fields []option.Setting) completer {
 	return func(_ *cobra.Command, _ []string,
 		toComplete string) ([]string, cobra.ShellCompDirective) {
@@ -228,7 +233,7 @@ var flagCompletion = map[string]completer{
 }
 
 // addCompletion gives every command and flag its completion, and the command that prints the
-// shells' scripts examples.
+// shells' scripts examples. It walks the whole tree, and comes after all commands are in it.
 func addCompletion(root *cobra.Command) {
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {

@@ -25,7 +25,8 @@ type madeKeys struct {
 }
 
 // newKeysCommand declares fmp keys. The roster is written last; where that fails the keys are
-// removed again.
+// removed again. Paths of the output are as the caller gave them, relative to the working folder
+// where they are so.
 func newKeysCommand() *cobra.Command {
 	var dir, roster string
 	cmd := &cobra.Command{
@@ -64,7 +65,11 @@ out).`,
 }
 
 // makeKeys writes a key for each name, and the roster with their public halves besides. The folder
-// of the roster is locked meanwhile: of two processes each would leave out the other's clients.
+// of the roster is locked meanwhile: of two processes each would leave out the other's clients. All
+// names, old and new, are parsed as one roster before any key is written. A name that is there
+// already is therefore an error that leaves no file. Lines of the roster, comments among them, stay
+// as they are, and clients are added at its end. The cost is one pass over the roster, which is
+// read within identity.MaxRoster.
 func makeKeys(dir, roster string, names []string) (res madeKeys, err error) {
 	for _, name := range names {
 		if outputs.Same(roster, keyFile(dir, name)) {
@@ -84,6 +89,7 @@ func makeKeys(dir, roster string, names []string) (res madeKeys, err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return res, usageError(err)
 	}
+	// A last line without an end would run into the first client that is added.
 	if len(text) > 0 {
 		text = []byte(strings.TrimRight(string(text), "\n") + "\n")
 	}
@@ -99,7 +105,8 @@ func makeKeys(dir, roster string, names []string) (res madeKeys, err error) {
 		return res, usageError(fmt.Errorf("roster %s with the new clients: %w", roster, err))
 	}
 	res = madeKeys{Roster: roster, Clients: all.Len(), Keys: map[string]string{}}
-	// A key in no roster would be in the way of the same command.
+	// A key in no roster would be in the way of the same command. res.Keys has only files that this
+	// call made: a key that was there is refused by Save, and stays.
 	defer func() {
 		if err != nil {
 			for _, path := range res.Keys {
@@ -114,8 +121,11 @@ func makeKeys(dir, roster string, names []string) (res madeKeys, err error) {
 		}
 		res.Keys[name] = path
 	}
+	// The error, if any, is seen by the deferred removal above.
 	return res, atomicfile.WriteBytes(roster, text)
 }
 
 // keyFile is where a client's key goes. A name may hold characters that a file's name may not.
+// Escaping is that of a URL's path segment (RFC 3986, section 2.1): a slash becomes %2F, so that
+// every key lies in dir.
 func keyFile(dir, name string) string { return filepath.Join(dir, url.PathEscape(name)+".key") }

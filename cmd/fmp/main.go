@@ -25,10 +25,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// resumable are the commands that keep finished work and go on when they are given again.
+// resumable are the commands that keep finished work and go on when they are given again. Names are
+// those of cobra's CommandPath. An interrupt of one of them says so.
 var resumable = []string{"fmp data pull", "fmp grid", "fmp run", "fmp train embedding",
 	"fmp train extractor", "fmp train predictor"}
 
+// os.Exit runs no deferred calls, which is why execute has them all.
 func main() {
 	crash.Abort()
 	ctx := interrupt.Context("fmp", exitInterrupted)
@@ -36,18 +38,22 @@ func main() {
 }
 
 // execute runs the program with the given arguments and streams, and is its exit code. Errors are
-// printed here and nowhere else.
+// printed here and nowhere else. The order of judgement is: an internal error, an interrupt, a
+// silent error, any other error.
 func execute(ctx context.Context, args []string, stdin io.Reader, stdout,
 	stderr io.Writer) (code int) {
 	// A terminal obeys no text of others.
 	stdout, stderr = printable.Writer(stdout), printable.Writer(stderr)
 	defer func() {
+		// Panics of goroutines are not recovered here: they end the program by crash.Abort's
+		// signal.
 		if r := recover(); r != nil {
 			fmt.Fprintf(stderr, "fmp: internal error: %v\nfmp: this is a fault of the program, "+
 				"not of your input; please report it with the command you ran\n", r)
 			code = crash.Code
 		}
 	}()
+	// On Windows patterns are expanded before cobra checks arguments.
 	root := newRootCommand(stdout)
 	expanding(runtime.GOOS, root)
 	root.SetArgs(args)
@@ -64,8 +70,10 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout,
 			unprinted = fmt.Errorf("printing the help: %w", err)
 		}
 	})
+	// Outputs stay guarded against being read until the command has ended.
 	release := func() {}
 	defer func() { release() }()
+	// It runs after flags are parsed and before the command itself.
 	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
 		free, err := outputs.Check(cmd.Flags(), args)
 		if err == nil {
@@ -77,6 +85,7 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout,
 	if err = cmp.Or(err, unprinted); err == nil {
 		return exitOK
 	}
+	// A command that failed for another reason while it was being interrupted tells that reason.
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		said := "fmp: interrupted"
 		if slices.Contains(resumable, cmd.CommandPath()) {

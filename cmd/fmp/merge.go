@@ -48,7 +48,7 @@ type merged struct {
 }
 
 // newMergeCommand declares fmp merge. A setting that --against alone reads is refused as a flag
-// without it.
+// without it. The part's owner alone can read it, as it holds uploads.
 func newMergeCommand() *cobra.Command {
 	o := mergeRun{round: new(uint64)}
 	cfg := option.Default[poolSettings]()
@@ -112,7 +112,8 @@ var ofJudging = []string{"seed", "predictor.model", "open.model", "posterior.sco
 
 // judgement names how uploads are judged: by the digest of the part to judge by, and of the options
 // of ofJudging where one is not its default. Uploads that were judged otherwise are not in the sums
-// as they would be now. Two parts are merged only where theirs are equal.
+// as they would be now. Two parts are merged only where theirs are equal. With options at their
+// defaults the name is the digest of the part alone.
 func judgement(part []byte, o pool.Options) (string, error) {
 	as := option.Default[pool.Options]()
 	defaults, err := as.Digest()
@@ -131,7 +132,7 @@ func judgement(part []byte, o pool.Options) (string, error) {
 }
 
 // checkJudging refuses flags of a judgement that nobody makes. A settings file, which other
-// commands share, may hold them.
+// commands share, may hold them. It tells the first such flag in the order of the settings.
 func (o *mergeRun) checkJudging(given []setting) error {
 	for _, v := range given {
 		if o.against == "" && slices.Contains(ofJudging, v.Key) &&
@@ -143,7 +144,8 @@ func (o *mergeRun) checkJudging(given []setting) error {
 	return nil
 }
 
-// mergeRun is a run of fmp merge. checkJudging comes before run.
+// mergeRun is a run of fmp merge. checkJudging comes before run. round is nil without --round, as 0
+// is a round's number.
 type mergeRun struct {
 	merging
 	out, key string
@@ -192,7 +194,8 @@ func (o *mergeRun) run(cmd *cobra.Command, args []string, options pool.Options) 
 }
 
 // claimSignature keeps the place of a part's signature for it: from then on no file that is there
-// can be read as an input. One that is no signature would be lost, and is an error.
+// can be read as an input. One that is no signature would be lost, and is an error. Only the form
+// is looked at: the name of a worker, and a signature of 64 bytes (Ed25519).
 func claimSignature(part string) (release func(), err error) {
 	path := part + ".sig"
 	if release, err = outputs.Claim(path); err != nil {
@@ -215,7 +218,8 @@ func claimSignature(part string) (release func(), err error) {
 
 // write writes the part, and its signature where there is a key. Without one none stays, which
 // would be another part's. The part takes its place while the signature is written but not yet in
-// its own: a full disk leaves both as they were.
+// its own: a full disk leaves both as they were. A program that is killed between the two leaves
+// a part whose signature fails, and never a false one that holds.
 func (o *mergeRun) write(part []byte, key *identity.Key) error {
 	if key == nil {
 		if err := atomicfile.WritePrivate(o.out, part); err != nil {
@@ -238,7 +242,8 @@ func (o *mergeRun) write(part []byte, key *identity.Key) error {
 	})
 }
 
-// merging is how uploads are merged.
+// merging is how uploads are merged. fmp pool and fmp merge share it: pool merges where a part is
+// among its files.
 type merging struct {
 	client  string // file of the client graph
 	against string // file
@@ -253,7 +258,8 @@ type merging struct {
 	bar      *progress
 }
 
-// bind declares the flags that say how uploads and parts are read.
+// bind declares the flags that say how uploads and parts are read. --trust is a setting and no flag
+// of these.
 func (o *merging) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&o.client, "client-graph", "", "client `GRAPH` that made the uploads "+
 		"(default: the one that comes with the program, if it did)")
@@ -265,8 +271,8 @@ func (o *merging) bind(flags *pflag.FlagSet) {
 		"what to do about uploads that cannot be used: fail or skip; all are named")
 }
 
-// open checks the flags and loads the client graph, for uploads of a round;
-// nil: that of most clients.
+// open checks the flags and loads the client graph, for uploads of a round; nil: that of most
+// clients. A client graph of the program is not loaded here: the uploads' digest names it later.
 func (o *merging) open(round *uint64) (err error) {
 	if o.skip, err = skipBad(o.onBad); err != nil {
 		return err
@@ -284,13 +290,16 @@ func (o *merging) open(round *uint64) (err error) {
 // checker returns the check of uploads before they are summed. The client graph that comes with the
 // program is found by the first of them. Behind an unknown one none is summed (--trust), and those
 // that stay whole are checked when they are pooled. It is made once for each client graph. corpus
-// is the round's own moments; nil: it has none.
+// is the round's own moments; nil: it has none. The returned function is not safe for concurrent
+// use, as it fills a map.
 func (o *merging) checker(corpus *discriminant.Client) func(*federate.Upload) error {
 	checks := map[string]func(*federate.Upload) error{} // by the client graph
 	return func(u *federate.Upload) error {
 		check := checks[u.Model]
 		if check == nil {
 			var err error
+			// The error is kept as the check, so that it is found once a graph and told for each
+			// upload.
 			if check, err = o.checkerOf(u.Model, corpus); err != nil {
 				check = func(*federate.Upload) error { return err }
 			}
@@ -300,7 +309,8 @@ func (o *merging) checker(corpus *discriminant.Client) func(*federate.Upload) er
 	}
 }
 
-// checkerOf returns the check of uploads behind the client graph of a digest.
+// checkerOf returns the check of uploads behind the client graph of a digest. A graph that is given
+// is taken for every upload, whose digest is compared when it is read.
 func (o *merging) checkerOf(digest string,
 	corpus *discriminant.Client) (_ func(*federate.Upload) error, err error) {
 	graph, client := o.graph, o.manifest
@@ -320,7 +330,8 @@ func (o *merging) checkerOf(digest string,
 }
 
 // noGraph returns the error that uploads share whose client graph is not known; nil: there is none.
-// It is told alone: uploads behind one graph would all repeat it.
+// It is told alone: uploads behind one graph would all repeat it. bad may be in any order; the
+// first such error is told.
 func noGraph(bad []error) error {
 	for _, err := range bad {
 		if errors.Is(err, pool.ErrNoGraph) {
@@ -332,7 +343,8 @@ func noGraph(bad []error) error {
 
 // judges makes a merger judge by the uploads of the part in --against, which it returns; nil: there
 // is none. The part is read within merge.MaxBytes, and must be of the wanted graph and round. A
-// worker signs it as any other part, since it says who is left out.
+// worker signs it as any other part, since it says who is left out. m is changed: its Judge and its
+// Against.
 func (o *merging) judges(ctx context.Context, m *merge.Merger, workers *identity.Roster,
 	options pool.Options) (*merge.Part, error) {
 	if o.against == "" {
@@ -343,6 +355,7 @@ func (o *merging) judges(ctx context.Context, m *merge.Merger, workers *identity
 			"honest; give one of them")
 	}
 	data, err := pool.ReadSigned(o.against, workers)
+	// An error of the file system has the path already.
 	if named := (*fs.PathError)(nil); errors.As(err, &named) {
 		return nil, fmt.Errorf("reading part: %w", err)
 	} else if err != nil {
@@ -367,7 +380,8 @@ func (o *merging) judges(ctx context.Context, m *merge.Merger, workers *identity
 }
 
 // stays returns an error where a client that withdraws would go on judging the others: by the
-// anchor, or by the part of --against.
+// anchor, or by the part of --against. gone is the upload's bytes, and by the part to judge by, nil
+// for none.
 func (o *merging) stays(by *merge.Part, gone []byte, options pool.Options) error {
 	if by == nil {
 		return nil
@@ -388,7 +402,8 @@ func (o *merging) stays(by *merge.Part, gone []byte, options pool.Options) error
 }
 
 // merge merges files, and takes uploads in files out. bad are the errors of those that were left
-// out. After an error no part is of use.
+// out. After an error no part is of use. The order of files does not act on the part, nor does
+// their grouping. Withdrawals come last, so that an upload within a part is taken out as well.
 func (o *merging) merge(ctx context.Context, files, without []string,
 	options pool.Options) (p *merge.Part, bad []error, err error) {
 	m := merge.Merger{Want: o.want, Trust: o.trust, Check: o.checker(options.CorpusMoments)}
@@ -417,6 +432,7 @@ func (o *merging) merge(ctx context.Context, files, without []string,
 		if err := o.stays(by, gone[i], options); err != nil {
 			return nil, nil, fmt.Errorf("--without %s: %w", name, err)
 		}
+		// Files with these digests are passed over as they are read.
 		m.Without[sha256.Sum256(gone[i])] = false
 	}
 	bad, err = pool.ReadMerged(files, &m, workers, o.bar.report)
@@ -424,6 +440,7 @@ func (o *merging) merge(ctx context.Context, files, without []string,
 	if err != nil {
 		return nil, nil, printable.Errors(append(bad, err))
 	}
+	// All bad files are told at once, also where the first would end the command.
 	if m.Part() == nil || len(bad) > 0 && !o.skip {
 		if err := noGraph(bad); err != nil && m.Part() == nil {
 			return nil, nil, err
@@ -435,5 +452,6 @@ func (o *merging) merge(ctx context.Context, files, without []string,
 			return nil, nil, fmt.Errorf("--without %s: %w", without[i], err)
 		}
 	}
+	// An interrupt while files were read makes the part of no use.
 	return m.Part(), bad, ctx.Err()
 }

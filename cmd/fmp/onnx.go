@@ -32,7 +32,8 @@ import (
 )
 
 // newONNXCheckCommand declares fmp onnx check. With --json a fault is part of the report, and no
-// line of error is printed besides.
+// line of error is printed besides. The JSON report goes to standard output for sound and faulty
+// models alike, and the exit code is the same with and without it.
 func newONNXCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check MODEL",
@@ -62,6 +63,8 @@ set, operators of another domain, values that are no tensors.`,
 				}
 			}
 			if err == nil {
+				// Heavy nodes are looked for in a sound model alone, whose functions are inlined by
+				// then.
 				heavy, herr := shape.TooHeavy(m)
 				if herr != nil {
 					err = fmt.Errorf("%s: %w", args[0], herr)
@@ -101,7 +104,8 @@ set, operators of another domain, values that are no tensors.`,
 }
 
 // checkError gives a fault of a model its exit code. It is 4 of parts that are not known here; a
-// fault is 2, and a missing file 3.
+// fault is 2, and a missing file 3. A mark of a part that is not known is asked for first, so that
+// it wins over that of a fault.
 func checkError(err error) error {
 	if errors.Is(err, onnx.ErrUnknown) {
 		return coded(exitUnknown, err)
@@ -111,7 +115,8 @@ func checkError(err error) error {
 
 // checkModel checks a model and its shapes. Where all is well it has its functions inlined and its
 // types filled in. The notes are of shapes that the file states and that do not follow: runtimes
-// run those, and exporters write them.
+// run those, and exporters write them. After an error m may be half changed: callers that go on
+// with it pass a clone.
 func checkModel(m *onnx.Model) (notes []string, err error) {
 	if err := check.Model(m); err != nil {
 		return nil, err
@@ -119,11 +124,14 @@ func checkModel(m *onnx.Model) (notes []string, err error) {
 	if err := pass.Inline(m); err != nil {
 		return nil, err
 	}
+	// It comes before shape.Infer, which puts the types that follow in the place of those that the
+	// file states.
 	contradicted, err := shape.Contradicted(m)
 	if err != nil {
 		return nil, err
 	}
 	for _, s := range contradicted {
+		// A contradicted element type is an error, and a contradicted shape a note.
 		if s.OfType() {
 			return nil, errors.New(s.String())
 		}
@@ -135,10 +143,13 @@ func checkModel(m *onnx.Model) (notes []string, err error) {
 	if err := op.Ranges(m.Graph, m.Opsets); err != nil {
 		return nil, err
 	}
+	// The second check sees the types that shape.Infer filled in.
 	return notes, check.Model(m)
 }
 
-// inspection is the description of a model by inspect.
+// inspection is the description of a model by inspect. Sizes, Uncounted and FLOPs are as
+// inspect.Stats has them: input symbols without a size count as 1. A model has Optional inputs
+// where inputs have a default value.
 type inspection struct {
 	File      string            `json:"file"`
 	Graph     string            `json:"graph"`
@@ -168,7 +179,8 @@ type inspection struct {
 	Differentiation string            `json:"grad"` // "yes" or why not
 }
 
-// valueReport is a value's name, element type and shape; a size is a number or a symbol.
+// valueReport is a value's name, element type and shape; a size is a number or a symbol. A size
+// that is neither known nor named is printed as the dimension prints itself.
 type valueReport struct {
 	Name  string   `json:"name"`
 	Type  string   `json:"type"`
@@ -176,7 +188,8 @@ type valueReport struct {
 }
 
 // newONNXInspectCommand declares fmp onnx inspect. A model that is not sound, or that an engine
-// refuses, is no error: each reason is printed in the place of a yes.
+// refuses, is no error: each reason is printed in the place of a yes. Errors are bad sizes of
+// --dim, and files that hold no model.
 func newONNXInspectCommand() *cobra.Command {
 	var dims []string
 	cfg := option.Default[engineSettings]()
@@ -217,6 +230,7 @@ Operations are counted for the sizes that --dim gives; other open sizes are 1.`,
 }
 
 // inspectModel looks at a model; an error is one of the sizes that were asked for. m is changed.
+// Sizes that fit no model are an error only where they were given: else FLOPsError tells of them.
 func inspectModel(m *onnx.Model, sizes map[string]int, cfg settings.Engine) (inspection, error) {
 	r := inspection{
 		Graph: m.Graph.Name, Producer: strings.TrimSpace(m.Producer + " " + m.ProducerVersion),
@@ -236,6 +250,8 @@ func inspectModel(m *onnx.Model, sizes map[string]int, cfg settings.Engine) (ins
 		sum.ParameterBytes
 	r.FLOPs, r.Sizes, r.Uncounted = sum.FLOPs, sum.Sizes, sum.Uncounted
 
+	// pure, grad and the runtime are asked with clones, since the model is the file's until
+	// checkModel changes it.
 	r.Engines["pure"] = "yes"
 	// Three reasons are told, and a fourth where it is the last.
 	if list := pure.Supports(onnx.Clone(m)); len(list) > 0 {
@@ -254,15 +270,19 @@ func inspectModel(m *onnx.Model, sizes map[string]int, cfg settings.Engine) (ins
 		r.Differentiation = "no: " + err.Error()
 	}
 	if _, err := checkModel(m); err != nil {
+		// The reason stands in the place of "ok": a model that is at fault is described all the
+		// same.
 		r.Check = err.Error()
 	}
+	// Values are described last, with the types and shapes that checkModel inferred.
 	r.Inputs, r.Optional, r.Outputs = valueReports(m.Graph.Inputs), valueReports(m.Graph.Optional),
 		valueReports(m.Graph.Outputs)
 	return r, nil
 }
 
 // tryRuntime loads a model on the ONNX Runtime, which alone knows its operators. It is yes, no with
-// a reason, or unknown where there is no library.
+// a reason, or unknown where there is no library. One thread suffices, since nothing is run.
+// Kernels are chosen at load, so that an operator without one is refused there.
 func tryRuntime(m *onnx.Model, cfg settings.Engine) string {
 	e, err := ort.New(ort.Options{Threads: 1, Library: cfg.Library})
 	if errors.Is(err, ort.ErrNoLibrary) {
@@ -287,7 +307,8 @@ func tryRuntime(m *onnx.Model, cfg settings.Engine) string {
 
 // withoutData copies a model with the weights that lie in other files as inputs, so that a runtime
 // need not read them to answer. Weights of fewer than 2^16 elements stay: operators may need their
-// values at load.
+// values at load. m is left as it is. A weight becomes an input of the same name, type and shape,
+// so that nodes read it as before.
 func withoutData(m *onnx.Model) *onnx.Model {
 	c := onnx.Clone(m)
 	for name, t := range m.Graph.Initializers {
@@ -322,7 +343,8 @@ func valueReports(vs []onnx.ValueInfo) []valueReport {
 }
 
 // print writes a label and its value a line, parted by a tab. Operators come by their numbers, the
-// most frequent first.
+// most frequent first. Operators of equal numbers stand in the order of their names, as the sort is
+// stable.
 func (r inspection) print(w io.Writer) {
 	line(w, "graph\t%s\n", r.Graph)
 	if r.Producer != "" {
@@ -382,7 +404,8 @@ func (r inspection) print(w io.Writer) {
 // joined is a text of several lines as one.
 func joined(s string) string { return strings.ReplaceAll(s, "\n", "; ") }
 
-// abridged cuts a text to n runes, on one line.
+// abridged cuts a text to n runes, on one line. White space, ends of lines among it, becomes one
+// space. Three dots stand for the rest, beyond the n runes.
 func abridged(s string, n int) string {
 	r := []rune(strings.Join(strings.Fields(s), " "))
 	if len(r) > n {
@@ -391,7 +414,8 @@ func abridged(s string, n int) string {
 	return string(r)
 }
 
-// thousands writes a number in groups of three digits.
+// thousands writes a number in groups of three digits. The sign of a negative number counts as no
+// digit.
 func thousands(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
@@ -401,7 +425,9 @@ func thousands(n int64) string {
 }
 
 // newONNXGradCommand declares fmp onnx grad. With Y = f(A), grad_A is the sum over outputs of J^T
-// grad_Y, J the Jacobian dY/dA.
+// grad_Y, J the Jacobian dY/dA. With --unit grad_Y is a tensor of ones, as the derivative of a
+// scalar loss for itself. Nothing is written where a node on the way has no rule; the error names
+// it.
 func newONNXGradCommand() *cobra.Command {
 	var opt grad.Options
 	var out string
@@ -460,7 +486,8 @@ func valueNames(vs []onnx.ValueInfo) []string {
 }
 
 // newONNXHalfCommand declares fmp onnx half. The model is checked before and after: weights are
-// stored in another type, and values keep theirs.
+// stored in another type, and values keep theirs. A float16 has 11 significant bits (IEEE 754
+// binary16), so that the relative error of a normal number is 2^-11 at most.
 func newONNXHalfCommand() *cobra.Command {
 	var out string
 	var least int
@@ -500,6 +527,7 @@ completed, and a side-car file of MODEL is written again as OUT.yaml.`,
 				return usageErrorf("%s has no float32 weight of %d elements or more whose values "+
 					"half precision can hold; nothing was written", args[0], least)
 			}
+			// A fault from here on is one of this program, and so no usage error.
 			if _, err := checkModel(onnx.Clone(m)); err != nil {
 				return err
 			}
@@ -533,7 +561,9 @@ func sizes(model, made string) (before, after int64, err error) {
 	return before, after, err
 }
 
-// bytesOf returns the bytes of a model's file and of those that hold its external data.
+// bytesOf returns the bytes of a model's file and of those that hold its external data. Names of
+// external data are relative to the model's folder. The model is read whole for its list of them,
+// and those files are only asked for their sizes.
 func bytesOf(model string) (int64, error) {
 	data, err := serde.ReadFile(model)
 	if err != nil {
@@ -555,7 +585,10 @@ func bytesOf(model string) (int64, error) {
 }
 
 // descends records in a model of the program's that the file at path was made into it by a command;
-// a classifier then remains one that a notice of its round supersedes.
+// a classifier then remains one that a notice of its round supersedes. The command line of the
+// manifest grows by one command, joined by "&&". The digest is that of the file's bytes, which a
+// notice names, and not of m as it would be saved. A manifest that cannot be read is not written
+// over.
 func descends(m *onnx.Model, path, command string) error {
 	f, err := models.ReadManifest(m)
 	if err != nil {

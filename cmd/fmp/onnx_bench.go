@@ -29,7 +29,8 @@ import (
 )
 
 // benchResult is how fast one engine runs a model. Times are milliseconds of one call. P90 is the
-// time that nine calls in ten do not exceed.
+// time that nine calls in ten do not exceed. Load is the time to prepare the session, without the
+// engine's own start. Times are of warm calls: the first one is not counted.
 type benchResult struct {
 	Engine     string  `json:"engine"`
 	Load       float64 `json:"load_ms"`
@@ -42,7 +43,8 @@ type benchResult struct {
 	Error      string  `json:"error,omitempty"`  // why this engine did not run it
 }
 
-// benchReport compares engines on one model.
+// benchReport compares engines on one model. Ratio is below 1 for an engine that is faster than the
+// first, whose own is 1.
 type benchReport struct {
 	Model   string `json:"model"`
 	Batch   int    `json:"batch"`   // items of one call
@@ -54,11 +56,12 @@ type benchReport struct {
 	Ratio map[string]float64 `json:"ratio,omitempty"`
 }
 
-// maxBenchBytes bounds the inputs that bench draws.
+// maxBenchBytes bounds the inputs that bench draws. Outputs and the engine's own memory come on top
+// of it.
 const maxBenchBytes = 1 << 30
 
 // newONNXBenchCommand declares fmp onnx bench. Inputs that are drawn are equal in every run, so
-// that two runs measure the same work.
+// that two runs measure the same work. Nothing is written but the report.
 func newONNXBenchCommand() *cobra.Command {
 	var inputs, dims []string
 	var batch int
@@ -107,6 +110,7 @@ what --dim says. With --engine both, both engines are measured and compared.`,
 		if err != nil {
 			return usageError(err)
 		}
+		// A flag without an effect is refused, as it would be believed.
 		if cmd.Flags().Changed("batch") && !takesBatch(m, inputs, dims) {
 			return usageErrorf("--batch is %d, and no input that is drawn leaves its first axis "+
 				"open: leave it out", batch)
@@ -150,10 +154,12 @@ func (s *resolver) resolveEngine(name string) (both bool, err error) {
 	return both, s.resolve()
 }
 
-// measure measures the engine, or both, for some seconds each.
+// measure measures the engine, or both, for some seconds each. With both engines the fault of one
+// is a line of the report, and an interrupt ends it.
 func (b *benchReport) measure(cmd *cobra.Command, cfg settings.Engine, m *onnx.Model,
 	feeds map[string]*onnx.Tensor, both bool, seconds float64) error {
 	names := []string{cfg.Name}
+	// The runtime comes first, so that ratios are against it.
 	if both {
 		names = []string{"ort", "pure"}
 	}
@@ -182,14 +188,16 @@ func gives(pairs []string, name string) bool {
 // axis.
 func opens(in onnx.ValueInfo) bool { return len(in.Shape) > 0 && !in.Shape[0].IsKnown() }
 
-// takesBatch reports whether an input that is drawn has the size of the batch.
+// takesBatch reports whether an input that is drawn has the size of the batch. It is false where
+// files or --dim give every open first axis.
 func takesBatch(m *onnx.Model, pairs, dims []string) bool {
 	return slices.ContainsFunc(m.Graph.Inputs, func(in onnx.ValueInfo) bool {
 		return opens(in) && !gives(pairs, in.Name) && !gives(dims, in.Shape[0].Symbol)
 	})
 }
 
-// itemsOf returns the size of the first axis, of an input that leaves it open where there is one.
+// itemsOf returns the size of the first axis, of an input that leaves it open where there is one. A
+// scalar input has no axis; without any axis a call has one item.
 func itemsOf(m *onnx.Model, feeds map[string]*onnx.Tensor) int {
 	items := 0
 	for _, in := range m.Graph.Inputs {
@@ -204,7 +212,8 @@ func itemsOf(m *onnx.Model, feeds map[string]*onnx.Tensor) int {
 }
 
 // benchFeeds reads the given inputs and draws the others. Those that are drawn take maxBenchBytes
-// together at most, and are the same in every run.
+// together at most, and are the same in every run. The copies have other lists of inputs and m's
+// own initializers, so that a default that is given holds in m.
 func benchFeeds(m *onnx.Model, pairs, dims []string, batch int) (map[string]*onnx.Tensor, error) {
 	sizes, err := benchSizes(m, dims)
 	if err != nil {
@@ -226,6 +235,7 @@ func benchFeeds(m *onnx.Model, pairs, dims []string, batch int) (map[string]*onn
 	if err := readFeeds(&given, pairs, feeds); err != nil {
 		return nil, err
 	}
+	// The seed is fixed, and inputs are drawn in the order of the model.
 	r := rand.New(rand.NewPCG(1, 1))
 	total := 0
 	for _, in := range drawn {
@@ -237,6 +247,7 @@ func benchFeeds(m *onnx.Model, pairs, dims []string, batch int) (map[string]*onn
 		if err != nil {
 			return nil, fmt.Errorf("input %q: %w", in.Name, err)
 		}
+		// A type without a fixed size has 0.
 		size := in.DType.Size()
 		size = cmp.Or(size, 16) // of a Go string
 		if total += n * size; total > maxBenchBytes {
@@ -253,7 +264,8 @@ func benchFeeds(m *onnx.Model, pairs, dims []string, batch int) (map[string]*onn
 	return feeds, nil
 }
 
-// dimSizes reads the NAME=N of --dim. 0 is allowed.
+// dimSizes reads the NAME=N of --dim. 0 is allowed. A size of 0 makes empty tensors, which models
+// may take.
 func dimSizes(dims []string) (map[string]int, error) {
 	sizes := map[string]int{}
 	for _, d := range dims {
@@ -270,7 +282,8 @@ func dimSizes(dims []string) (map[string]int, error) {
 	return sizes, nil
 }
 
-// benchSizes reads the NAME=N of --dim, of names that the inputs have.
+// benchSizes reads the NAME=N of --dim, of names that the inputs have. An unknown name is an error,
+// as it would otherwise be passed over.
 func benchSizes(m *onnx.Model, dims []string) (map[string]int, error) {
 	sizes, err := dimSizes(dims)
 	if err != nil {
@@ -294,7 +307,7 @@ func benchSizes(m *onnx.Model, dims []string) (map[string]int, error) {
 }
 
 // benchShape returns the shape of an input that is drawn: its open axes have the given sizes, and a
-// first one that of the batch.
+// first one that of the batch. A --dim by the name of a first axis goes before --batch.
 func benchShape(in onnx.ValueInfo, sizes map[string]int, batch int) ([]int, error) {
 	if in.Shape == nil || in.DType == onnx.Undefined {
 		return nil, fmt.Errorf("input %q: the model does not say its type and shape; give "+
@@ -306,6 +319,7 @@ func benchShape(in onnx.ValueInfo, sizes map[string]int, batch int) ([]int, erro
 		switch {
 		case d.IsKnown():
 			shape[i] = d.Size
+		// An axis without a symbol has the key "", which no --dim can give.
 		case named && d.Symbol != "":
 			shape[i] = n
 		case i == 0:
@@ -319,7 +333,7 @@ func benchShape(in onnx.ValueInfo, sizes map[string]int, batch int) ([]int, erro
 }
 
 // drawValues fills a tensor at random; integers stay 0, since they are often indices. Floats are
-// standard normal, and bytes uniform.
+// standard normal, and bytes uniform. Zeros are indices within any table; other types stay 0 too.
 func drawValues(r *rand.Rand, t *onnx.Tensor) {
 	switch d := t.Data.(type) {
 	case []float32:
@@ -338,7 +352,8 @@ func drawValues(r *rand.Rand, t *onnx.Tensor) {
 }
 
 // benchEngine measures one engine. Of n sorted times the median is the n/2-th and P90 the 9n/10-th,
-// from 0. Throughput is batch over the mean.
+// from 0. Throughput is batch over the mean. The mean is sum/n, and all times are of the wall
+// clock. Sorting costs O(n log n) of n calls, after the last one is timed.
 func benchEngine(cmd *cobra.Command, cfg settings.Engine, m *onnx.Model,
 	feeds map[string]*onnx.Tensor, batch int, budget time.Duration) (benchResult, error) {
 	ctx := cmd.Context()
@@ -348,6 +363,7 @@ func benchEngine(cmd *cobra.Command, cfg settings.Engine, m *onnx.Model,
 	}
 	defer e.Close()
 	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+	// Opening the engine, and its library, is not in the time.
 	start := time.Now()
 	s, err := e.Load(m)
 	if err != nil {
@@ -378,6 +394,7 @@ func benchEngine(cmd *cobra.Command, cfg settings.Engine, m *onnx.Model,
 		sum += t
 	}
 	n := len(times)
+	// Of an even number of times the median is the upper of the two in the middle.
 	r.Runs, r.Min, r.Median, r.P90, r.Mean = n, times[0], times[n/2],
 		times[min(n-1, n*9/10)], sum/float64(n)
 	r.Throughput = float64(batch) / r.Mean * 1000
@@ -437,7 +454,8 @@ type testReport struct {
 }
 
 // newONNXTestCommand declares fmp onnx test. Failed tests end it with exit code 1 and no further
-// message, as each has a line of its own.
+// message, as each has a line of its own. The tolerance is that of NumPy's allclose, |got - want|
+// <= atol + rtol |want|.
 func newONNXTestCommand() *cobra.Command {
 	var verbose bool
 	var engineName, table string
@@ -481,6 +499,7 @@ failure, which ends the command with exit code 1.`,
 			return usageErrorf("--relative is %v and --absolute %v; both must be at least 0",
 				tol.Relative, tol.Absolute)
 		}
+		// A folder without tests is an error before an engine is opened.
 		if _, err := conformance.FindTests(args[0]); err != nil {
 			return usageError(err)
 		}
@@ -501,6 +520,7 @@ failure, which ends the command with exit code 1.`,
 				return err
 			}
 		}
+		// The report comes before the exit code, as failures are its content.
 		err = show(cmd, reports, func(w io.Writer) error { return printTests(w, reports, verbose) })
 		if err == nil && failed {
 			err = &silentError{exitFailed}
@@ -525,7 +545,7 @@ func writeTestTable(path string, reports []testReport) error {
 }
 
 // testEngine runs all tests on one engine. A test that is neither passed nor unsupported has
-// failed.
+// failed. A fault of the engine or the folder ends it, and a failed test does not.
 func testEngine(cmd *cobra.Command, cfg settings.Engine, dir string,
 	tol conformance.Tolerance) (testReport, error) {
 	e, err := openEngine(cmd.Context(), cfg, cfg.Threads, cmd.ErrOrStderr())

@@ -23,7 +23,8 @@ import (
 	"fmp/pipeline/settings"
 )
 
-// quantising is one call of fmp onnx quantise.
+// quantising is one call of fmp onnx quantise. weightsOnly is bits, 0 for the static form; seconds
+// is the time of each measurement.
 type quantising struct {
 	out, images, onBad string
 	weightsOnly, least int
@@ -35,7 +36,7 @@ type quantising struct {
 }
 
 // maxQuantiseBytes bounds the images that are held. They are held as the model takes them, in
-// float32 mostly.
+// float32 mostly. It holds for calibration and test images together.
 const maxQuantiseBytes = 2<<30 - 1
 
 // quantisedReport is printed.
@@ -50,7 +51,8 @@ type quantisedReport struct {
 	Speed   []quantisedSpeed `json:"speed,omitempty"`
 }
 
-// quantisedTest compares the models on images that chose no range.
+// quantisedTest compares the models on images that chose no range. Accuracies are nil where the
+// outputs are not the folder's classes.
 type quantisedTest struct {
 	Images int `json:"images"`
 	// share of images of the same likeliest class, or largest output
@@ -63,7 +65,7 @@ type quantisedTest struct {
 	AccBefore *float64 `json:"accuracy_before,omitempty"` // of the model
 }
 
-// quantisedSpeed is the time of one image on one thread, in ms.
+// quantisedSpeed is the time of one image on one thread, in ms. A time of 0 stands beside an Error.
 type quantisedSpeed struct {
 	Engine string  `json:"engine"`
 	Before float64 `json:"before_ms"`
@@ -72,7 +74,8 @@ type quantisedSpeed struct {
 }
 
 // newONNXQuantiseCommand declares fmp onnx quantise. Both models are compared on test images that
-// chose no range.
+// chose no range. Static forms write QuantizeLinear and DequantizeLinear (ONNX operators), q =
+// clamp(round(x/s) + z).
 func newONNXQuantiseCommand() *cobra.Command {
 	q := quantising{o: quantise.Defaults()}
 	cfg := option.Default[engineSettings]()
@@ -145,7 +148,7 @@ that is written.`,
 }
 
 // unused returns an error where a flag is given that --weights-only, or its absence, leaves without
-// a meaning.
+// a meaning. It tells the first such flag in the order of the list.
 func (q *quantising) unused(f *pflag.FlagSet) error {
 	wanted := map[string]bool{"least": q.weightsOnly != 0, "percentile": q.weightsOnly == 0 &&
 		q.o.Method == quantise.Percentile}
@@ -161,7 +164,9 @@ func (q *quantising) unused(f *pflag.FlagSet) error {
 }
 
 // run checks flags and model, quantises, compares both models on test images, and writes the new
-// one. Times are measured last.
+// one. Times are measured last. Flags, kind of model, side-car and images are checked before the
+// engine is opened. An error before side.save leaves no file; one after it, of measuring times,
+// leaves the model.
 func (q *quantising) run(cmd *cobra.Command, path string, cfg settings.Engine) error {
 	q.o.Method = quantise.Method(q.method)
 	switch {
@@ -176,6 +181,7 @@ func (q *quantising) run(cmd *cobra.Command, path string, cfg settings.Engine) e
 	case q.o.Bits != 7 && q.o.Bits != 8:
 		return usageErrorf("--weight-bits is %d; allowed are 7 and 8", q.o.Bits)
 	}
+	// Both have looked by then, and the first fault of the two is told.
 	if err := cmp.Or(checkSeconds(q.seconds), q.unused(cmd.Flags())); err != nil {
 		return err
 	}
@@ -187,6 +193,7 @@ func (q *quantising) run(cmd *cobra.Command, path string, cfg settings.Engine) e
 	if err != nil {
 		return err
 	}
+	// extractor.Feeder makes m one of float32; the file's types are told from this graph.
 	was := m.Graph
 	ds, batches, tests, err := q.read(cmd, path, m, manifest) // in float32 from here
 	if err != nil {
@@ -210,6 +217,7 @@ func (q *quantising) run(cmd *cobra.Command, path string, cfg settings.Engine) e
 	if err != nil {
 		return usageError(fmt.Errorf("%s: %w", path, err))
 	}
+	// Programs that feed the model in half precision must feed the new one in float32.
 	remark(cmd, retyped(was, to.Graph))
 	if err := descends(to, path, "fmp onnx quantise"); err != nil {
 		return err
@@ -217,6 +225,7 @@ func (q *quantising) run(cmd *cobra.Command, path string, cfg settings.Engine) e
 	if err := side.fits(to); err != nil {
 		return err
 	}
+	// The comparison comes before the model is written, and its engine may be either.
 	if report.Test, err = compareModels(cmd.Context(), e, m, to, tests, ds); err != nil {
 		return usageError(err)
 	}
@@ -231,6 +240,7 @@ func (q *quantising) run(cmd *cobra.Command, path string, cfg settings.Engine) e
 }
 
 // quantisable loads a model that is an extractor, or none of fmp's, and has an output of floats.
+// The manifest of a model of another program has no kind.
 func quantisable(path string) (*onnx.Model, models.Manifest, error) {
 	m, manifest, err := models.Load(path)
 	if err == nil {
@@ -254,7 +264,9 @@ func quantisable(path string) (*onnx.Model, models.Manifest, error) {
 }
 
 // read returns batches of images for ranges, and the test images one by one, as the model takes
-// them. Of N images those at floor(kN/n) are taken, for k from 0 to n-1.
+// them. Of N images those at floor(kN/n) are taken, for k from 0 to n-1. The images of ranges and
+// test are parts of one data set that have none in common. Each is one batch, as the model takes
+// it.
 func (q *quantising) read(cmd *cobra.Command, path string, m *onnx.Model,
 	manifest models.Manifest) (ds *dataset.Dataset, batches, tests []quantise.Batch, err error) {
 	d := dataset.Options{Name: imagesNamed(q.images)}
@@ -287,6 +299,8 @@ func (q *quantising) read(cmd *cobra.Command, path string, m *onnx.Model,
 				return nil, err
 			}
 			for _, t := range b {
+				// The sum is checked after each image, so that it passes the bound by one image at
+				// most.
 				if bytes += t.Len() * t.DType.Size(); bytes > maxQuantiseBytes {
 					return nil, fmt.Errorf("the images take more than %d bytes as the model "+
 						"takes them; lower --calibrate and --test", maxQuantiseBytes)
@@ -300,6 +314,7 @@ func (q *quantising) read(cmd *cobra.Command, path string, m *onnx.Model,
 		return nil, nil, nil, usageError(err)
 	}
 	// Every second image measures the loss: those of a folder are in the order of their classes.
+	// quantise.Static divides a list in two halves, by its order.
 	mixed := make([]quantise.Batch, 0, len(batches))
 	for first := range 2 {
 		for i := first; i < len(batches); i += 2 {
@@ -317,7 +332,8 @@ func (q *quantising) read(cmd *cobra.Command, path string, m *onnx.Model,
 }
 
 // halve makes every second training image a test image where there are none. Every second one keeps
-// the classes' shares, as a folder lists its images class by class.
+// the classes' shares, as a folder lists its images class by class. ds is changed: both parts are
+// new, and share no image.
 func halve(ds *dataset.Dataset) error {
 	if ds.Test.N > 0 {
 		return nil
@@ -343,7 +359,8 @@ func isFloat32(v onnx.ValueInfo) bool { return v.DType == onnx.Float32 }
 
 // compareModels runs both models on test images, and compares their first output of float32.
 // Agreement and accuracy are by the place of the largest number, the first of equals. Images are
-// run one by one.
+// run one by one. With outputs a of N images and a' of the quantised model, agreement is the mean
+// of [argmax a = argmax a']. Outputs of other sizes in the two models are an error.
 func compareModels(ctx context.Context, e engine.Engine, before, after *onnx.Model,
 	tests []quantise.Batch, ds *dataset.Dataset) (*quantisedTest, error) {
 	var sessions [2]engine.Session
@@ -363,6 +380,7 @@ func compareModels(ctx context.Context, e engine.Engine, before, after *onnx.Mod
 		var out [2][]float32
 		for i, s := range sessions {
 			outputs := s.Outputs()
+			// quantisable and the Feeder leave one output of float32 at least.
 			name := outputs[max(0, slices.IndexFunc(outputs, isFloat32))].Name
 			got := map[string]*onnx.Tensor{name: nil}
 			if err := s.Run(ctx, b, got); err != nil {
@@ -380,13 +398,16 @@ func compareModels(ctx context.Context, e engine.Engine, before, after *onnx.Mod
 				"same, and some", len(out[0]), len(out[1]))
 		}
 		width = len(out[0])
+		// The first is the model's, by whose variance the error is measured.
 		sums.Add(out[0], out[1])
+		// It is the image that take chose as the k-th.
 		label := ds.Test.Labels[k*ds.Test.N/len(tests)]
 		was, is := largest(out[0]), largest(out[1])
 		r.Agree += indicator(was == is)
 		accBefore += indicator(was == label) / float64(len(tests))
 		accuracy += indicator(is == label) / float64(len(tests))
 	}
+	// A sum of ones is exact, so that full agreement is exactly 1.
 	r.Agree /= float64(len(tests))
 	if width == len(ds.Classes) {
 		r.Accuracy, r.AccBefore = &accuracy, &accBefore
@@ -416,7 +437,8 @@ func indicator(b bool) float64 {
 	return 0
 }
 
-// largest returns the place of the largest number, the first of equals.
+// largest returns the place of the largest number, the first of equals. A NaN in the first place
+// stays the largest, as no comparison with it is true.
 func largest(v []float32) int {
 	at := 0
 	for i, x := range v {
@@ -429,7 +451,7 @@ func largest(v []float32) int {
 
 // time measures both models on both engines. An engine that lacks an operator, or is not installed,
 // has its error in place of times. Times are medians on one thread, of one image of the batch that
-// a model takes.
+// a model takes. It returns an error of an interrupt alone.
 func (q *quantising) time(
 	cmd *cobra.Command, cfg settings.Engine, before, after *onnx.Model, one quantise.Batch,
 	r *quantisedReport,
@@ -452,6 +474,7 @@ func (q *quantising) time(
 				if cmd.Context().Err() != nil {
 					return err
 				}
+				// The first of both models' errors stands for the engine.
 				line.Error = cmp.Or(line.Error, err.Error())
 				continue
 			}

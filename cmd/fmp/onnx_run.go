@@ -35,7 +35,9 @@ to DIR/NAME.npy, all of them or none; characters of a name that a file name shou
 A model may hold a loop that never ends: --time-limit bounds what a model from elsewhere may take.`
 
 // newONNXRunCommand declares fmp onnx run. The places of its outputs are claimed before an input is
-// read, so that no input is overwritten.
+// read, so that no input is overwritten. The order is: flags, model, outputs' places, adapter,
+// inputs, engine, run, writing. An adapter's value of an input is overridden by none: the same name
+// in --input is given twice.
 func newONNXRunCommand() *cobra.Command {
 	var inputs, wanted []string
 	var dir, format, adapter string
@@ -96,6 +98,7 @@ func newONNXRunCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		// A fault of the run is the user's: the model or its inputs are.
 		results, err := evalWithin(ctx, e, m, feeds, wanted)
 		if err != nil {
 			if ctx.Err() != nil {
@@ -117,7 +120,7 @@ func newONNXRunCommand() *cobra.Command {
 }
 
 // limited returns a context that ends after a time, 0 for none. Its cause says that the limit ended
-// it.
+// it. The limit counts from the opening of the engine to the end of the run.
 func limited(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	if limit == 0 {
 		return context.WithCancel(ctx)
@@ -130,6 +133,7 @@ func limited(ctx context.Context, limit time.Duration) (context.Context, context
 type outputFile struct{ name, path string }
 
 // outputFiles returns the files of the wanted outputs, or of all, in the order of the model's.
+// Names of files are made unique in that order, so that they depend on the outputs that are wanted.
 func outputFiles(m *onnx.Model, wanted []string, dir,
 	format string) (files []outputFile, err error) {
 	for _, name := range wanted {
@@ -141,6 +145,7 @@ func outputFiles(m *onnx.Model, wanted []string, dir,
 	taken := map[string]bool{}
 	for _, o := range m.Graph.Outputs {
 		if len(wanted) == 0 || slices.Contains(wanted, o.Name) {
+			// A type that is not inferred is told when the tensor is written.
 			if format == "npy" && o.DType != onnx.Undefined && !npy.Holds(o.DType) {
 				return nil, fmt.Errorf("output %q: .npy files hold no %v; give --format pb", o.Name,
 					o.DType)
@@ -153,7 +158,8 @@ func outputFiles(m *onnx.Model, wanted []string, dir,
 }
 
 // claimOutputs returns the files of the outputs, and makes it an error to read one of them until
-// release is called. It is one where that is the model, which has been read.
+// release is called. It is one where that is the model, which has been read. Only regular files may
+// be replaced.
 func claimOutputs(m *onnx.Model, wanted []string, dir, format, model string) (files []outputFile,
 	release func(), err error) {
 	if files, err = outputFiles(m, wanted, dir, format); err != nil {
@@ -183,7 +189,9 @@ func claimOutputs(m *onnx.Model, wanted []string, dir, format, model string) (fi
 
 // evalWithin loads and runs a model once. Where ctx is done and the engine does not stop within a
 // second, which a single long operator does not, it is left behind, with all that it holds. The
-// engine is closed in either case, by the goroutine that runs it.
+// engine is closed in either case, by the goroutine that runs it. Both results are written by that
+// goroutine before done is closed, and read after it alone. After a time-out they are not read,
+// since the goroutine may still write them.
 func evalWithin(ctx context.Context, e engine.Engine, m *onnx.Model, feeds map[string]*onnx.Tensor,
 	outputs []string) (map[string]*onnx.Tensor, error) {
 	var results map[string]*onnx.Tensor
@@ -210,13 +218,15 @@ func evalWithin(ctx context.Context, e engine.Engine, m *onnx.Model, feeds map[s
 	select {
 	case <-done:
 		return results, err
+	// Engines stop between operators, and mostly end within this second.
 	case <-time.After(time.Second):
 		return nil, context.Cause(ctx)
 	}
 }
 
 // faultless reports the fault that fmp onnx check finds in a model for the pure engine, which would
-// refuse some node or end in the midst. Other engines check models themselves.
+// refuse some node or end in the midst. Other engines check models themselves. Parts that are not
+// known here are left to the engine.
 func faultless(e engine.Engine, m *onnx.Model) error {
 	if e.Name() != "pure" {
 		return nil
@@ -228,7 +238,8 @@ func faultless(e engine.Engine, m *onnx.Model) error {
 }
 
 // readFeeds reads the value of every input of m from the given NAME=FILE pairs to feeds. Those of
-// optional inputs become the model's defaults.
+// optional inputs become the model's defaults. feeds may hold values already, such as an adapter's;
+// it is changed, and so is m by defaults. After an error both are of no use.
 func readFeeds(m *onnx.Model, pairs []string, feeds map[string]*onnx.Tensor) error {
 	for _, p := range pairs {
 		name, path, ok := strings.Cut(p, "=")
@@ -246,6 +257,7 @@ func readFeeds(m *onnx.Model, pairs []string, feeds map[string]*onnx.Tensor) err
 		if feeds[name] != nil {
 			return fmt.Errorf("--input %s: %q is given twice", p, name)
 		}
+		// Type and shape are the engine's to check.
 		t, err := loadTensor(path)
 		if err != nil {
 			return fmt.Errorf("--input %s: %w", name, err)
@@ -272,7 +284,8 @@ func readFeeds(m *onnx.Model, pairs []string, feeds map[string]*onnx.Tensor) err
 }
 
 // readAdapter returns the values that an adapter, which may be none, has of inputs of m. Those of
-// optional inputs become the model's defaults.
+// optional inputs become the model's defaults. A name that is neither an input nor an optional one
+// is an error: the adapter is of another model.
 func readAdapter(m *onnx.Model, path string) (map[string]*onnx.Tensor, error) {
 	feeds := map[string]*onnx.Tensor{}
 	if path == "" {
@@ -305,7 +318,8 @@ func describeValues(vs []onnx.ValueInfo) string {
 	return strings.Join(parts, ", ")
 }
 
-// loadTensor reads a .npy file, or a serialised TensorProto from a .pb file.
+// loadTensor reads a .npy file, or a serialised TensorProto from a .pb file. The extension alone
+// decides, without regard to case.
 func loadTensor(path string) (*onnx.Tensor, error) {
 	switch ext := strings.ToLower(filepath.Ext(path)); ext {
 	case ".npy":
@@ -322,7 +336,8 @@ func loadTensor(path string) (*onnx.Tensor, error) {
 	}
 }
 
-// writtenTensor says which tensor went to which file.
+// writtenTensor says which tensor went to which file. File is relative to the working folder where
+// --out is so.
 type writtenTensor struct {
 	Name  string `json:"name"`
 	DType string `json:"dtype"`
@@ -332,7 +347,7 @@ type writtenTensor struct {
 
 // writeTensors writes tensors to their files in dir: all of them, or, where anything fails, none.
 // They are written to a folder within dir and renamed from there, so that a reader meets none in
-// part.
+// part. A folder that was made for them is removed again with them.
 func writeTensors(dir string, files []outputFile,
 	tensors map[string]*onnx.Tensor) (written []writtenTensor, err error) {
 	made := false
@@ -343,7 +358,7 @@ func writeTensors(dir string, files []outputFile,
 		return nil, fmt.Errorf("writing outputs: %w", err)
 	}
 	// Everything goes to a folder beside its place first, so that a full disk leaves nothing
-	// behind.
+	// behind. Folders of programs that were killed within the last hour stay: one may be at work.
 	if err := atomicfile.RemoveStale(dir, ".outputs-", time.Hour); err != nil {
 		return nil, fmt.Errorf("writing outputs: %w", err)
 	}
@@ -352,6 +367,7 @@ func writeTensors(dir string, files []outputFile,
 		return nil, fmt.Errorf("writing outputs: %w", err)
 	}
 	defer func() {
+		// Where old files could not be put back they lie in tmp alone, which then stays.
 		if !errors.Is(err, errNotPutBack) {
 			os.RemoveAll(tmp)
 		}
@@ -379,7 +395,9 @@ var errNotPutBack = errors.New("the outputs before it stay")
 
 // putAll renames files in tmp to their places: all of them, or, where one cannot be, none. Files
 // that were there are kept in tmp meanwhile. A link keeps the old file while its place has the new
-// one; it costs no space.
+// one; it costs no space. The order is that of written; on an error those before it are undone,
+// this one among them. It is atomic against faults, and not against a reader who looks between two
+// renames.
 func putAll(tmp string, written []writtenTensor) (err error) {
 	kept := filepath.Join(tmp, "kept")
 	if err := os.Mkdir(kept, 0o700); err != nil {
@@ -403,6 +421,7 @@ func putAll(tmp string, written []writtenTensor) (err error) {
 			err = link.Err // without the name in tmp
 		}
 		var lost error
+		// A place that had a file gets it back, and one that had none is emptied.
 		for _, back := range written[:i+1] {
 			was := filepath.Join(kept, filepath.Base(back.File))
 			if _, serr := os.Lstat(was); serr == nil {
@@ -436,7 +455,9 @@ func savePB(path, name string, t *onnx.Tensor) error {
 
 // fileName is a file name for the value of that name: no folders, nothing hidden, nothing that a
 // shell or a file system would take amiss. A name that is taken gets a number. Names that differ by
-// case alone are taken for one, as some file systems do.
+// case alone are taken for one, as some file systems do. A name is cut to 150 bytes, which leaves
+// room for number and extension within the usual 255. taken is changed: the name is in it, in lower
+// case.
 func fileName(name, ext string, taken map[string]bool) string {
 	clean := strings.Map(func(r rune) rune {
 		switch {

@@ -22,7 +22,9 @@ import (
 	"fmp/pipeline/settings"
 )
 
-// tuning is the input of fmp onnx train.
+// tuning is the input of fmp onnx train. The zero tuning has no defaults: bind sets them, or adapt
+// of fmp train extractor. prepare fills in t's weights and method, and train its steps, rate and
+// files.
 type tuning struct {
 	t                                      train.Tuning
 	images, data, out, head, freeze, onBad string
@@ -45,7 +47,8 @@ type tuning struct {
 	side   *sidecar // nil: none
 }
 
-// newONNXTrainCommand declares fmp onnx train, whose run fmp train extractor --from shares.
+// newONNXTrainCommand declares fmp onnx train, whose run fmp train extractor --from shares. Files
+// beside OUT are OUT.checkpoint, OUT.jsonl, OUT.svg and, of image models, OUT.yaml.
 func newONNXTrainCommand() *cobra.Command {
 	var o tuning
 	cfg := option.Default[engineSettings]()
@@ -89,7 +92,8 @@ on the number of threads.`,
 	return cmd
 }
 
-// bind declares the flags, whose values check bounds.
+// bind declares the flags, whose values check bounds. A bad schedule, optimizer or head is refused
+// later, by train, choose and withHead.
 func (o *tuning) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.images, "images", "",
@@ -135,11 +139,13 @@ func (o *tuning) bind(cmd *cobra.Command) {
 	jsonFlag(cmd, "print JSON, progress (on standard error) too")
 }
 
-// flagNames are the flags of preprocessing in place of the settings that they stand for.
+// flagNames are the flags of preprocessing in place of the settings that they stand for. Packages
+// below name settings, as they are also called by commands with settings.
 var flagNames = strings.NewReplacer("extractor.layout", "--layout", "extractor.mean", "--mean",
 	"extractor.std", "--std", "extractor.preset", "--preset", "extractor.side", "--side")
 
-// flagged is an error of an extractor that names flags.
+// flagged is an error of an extractor that names flags. It unwraps to the error, so that exit codes
+// stay.
 type flagged struct{ error }
 
 func (f flagged) Error() string { return flagNames.Replace(f.error.Error()) }
@@ -148,7 +154,8 @@ func (f flagged) Unwrap() error { return f.error }
 
 // run loads the model, reads the examples, gives the model its head and trains it. All weights
 // become float32 initializers first; inputs and outputs that change their type by it are told.
-// --list ends before an engine is opened.
+// --list ends before an engine is opened. The order is: flags, model, side-car, examples, head and
+// method, and the training last. Nothing is written before the training has begun.
 func (o *tuning) run(cmd *cobra.Command, path string, cfg settings.Engine) error {
 	if err := o.check(cmd); err != nil {
 		return err
@@ -158,6 +165,7 @@ func (o *tuning) run(cmd *cobra.Command, path string, cfg settings.Engine) error
 		return usageError(err)
 	}
 	_, err = checkModel(m)
+	// The copy keeps the file's element types, which trainable changes in m.
 	was := *m.Graph
 	if err == nil {
 		// So that --list, --freeze and --rate-of see all weights.
@@ -181,6 +189,7 @@ func (o *tuning) run(cmd *cobra.Command, path string, cfg settings.Engine) error
 	if err != nil {
 		return err
 	}
+	// The head is known after the examples, which have the number of classes.
 	m, err = o.prepare(m, ex)
 	if err != nil {
 		return usageError(fmt.Errorf("%s: %w", path, err))
@@ -188,6 +197,7 @@ func (o *tuning) run(cmd *cobra.Command, path string, cfg settings.Engine) error
 	if o.list {
 		return o.printWeights(cmd.OutOrStdout(), m)
 	}
+	// Input 2 of Dropout is training_mode (ONNX operator set 12 and up).
 	if slices.ContainsFunc(m.Graph.Nodes,
 		func(n *onnx.Node) bool { return n.Op == "Dropout" && n.Input(2) != "" }) {
 		ex.notes = append(ex.notes,
@@ -206,7 +216,9 @@ func (o *tuning) run(cmd *cobra.Command, path string, cfg settings.Engine) error
 
 // prepare gives the model its head, and chooses the trained weights and the method. A new head
 // learns at ten times the rate of the others, unless a rate is given. LoRA takes a matrix [a, b]
-// with min(a, b) above the rank, b of all axes but the first.
+// with min(a, b) above the rank, b of all axes but the first. Every weight is in one of four
+// states: the head's, frozen, adapted by LoRA, or trained whole. With LoRA the vectors, biases
+// among them, are not trained.
 func (o *tuning) prepare(m *onnx.Model, ex *examples) (*onnx.Model, error) {
 	out, ok := m.Graph.Output(o.t.Output)
 	if !ok {
@@ -217,6 +229,7 @@ func (o *tuning) prepare(m *onnx.Model, ex *examples) (*onnx.Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The head is made first, so that --freeze cannot keep a layer that did not exist in the file.
 	frozen, err := whole(o.freeze)
 	if err != nil {
 		return nil, fmt.Errorf("--freeze: %w", err)
@@ -245,23 +258,29 @@ func (o *tuning) prepare(m *onnx.Model, ex *examples) (*onnx.Model, error) {
 		return nil, err
 	}
 	for _, name := range head {
+		// A factor of --rate-of for the head's own weight goes before the ten.
 		if _, given := o.t.Update.RateOf[name]; !given && o.rate == 0 {
 			o.t.Update.RateOf[name] = 10
 		}
 	}
+	// Factors of frozen weights would be refused by the optimizer as names of nothing.
 	untrained := func(name string, _ float64) bool { return !slices.Contains(o.t.Weights, name) }
 	maps.DeleteFunc(o.t.Update.RateOf, untrained)
 	return m, nil
 }
 
 // withHead gives the model a last layer of the data's classes where --head asks for it, and returns
-// the layer's weights.
+// the layer's weights. auto gives a new layer where the output is not [batch, classes]; add puts
+// one behind features. keep takes an output of open size on trust. The weights are nil where the
+// model keeps its last layer.
 func (o *tuning) withHead(m *onnx.Model, out onnx.ValueInfo,
 	ex *examples) (*onnx.Model, []string, error) {
 	if !slices.Contains([]string{"auto", "keep", "new", "add"}, o.head) {
 		return nil, nil, fmt.Errorf("--head is %q; allowed are auto, keep, new and add", o.head)
 	}
 	fits := len(out.Shape) == 2 && out.Shape[1].Size == ex.classes
+	// A contrastive loss works on features, and targets that are no classes have no layer of their
+	// own.
 	if ex.classes == 0 || o.t.Loss.Name == train.Contrastive || o.head == "auto" && fits {
 		return m, nil, nil
 	}
@@ -279,7 +298,8 @@ func (o *tuning) withHead(m *onnx.Model, out onnx.ValueInfo,
 	return m, head, err
 }
 
-// whole compiles an expression for whole names; nil for "".
+// whole compiles an expression for whole names; nil for "". The group keeps an alternative such as
+// a|b whole: ^a|b$ would fit every name that begins with a.
 func whole(s string) (*regexp.Regexp, error) {
 	if s == "" {
 		return nil, nil
@@ -295,7 +315,8 @@ func fitsAny(r *regexp.Regexp, w train.Weight) bool {
 
 // choose sets optimizer and learning rates. A weight learns at the rate of the step times its
 // factor, 1 where no --rate-of fits. Patterns must fit a weight or a node: one that fits none is
-// misspelt.
+// misspelt. FACTOR 0 is allowed, and keeps a weight as it is while its gradient still counts in the
+// norm.
 func (o *tuning) choose(m *onnx.Model) error {
 	o.t.Update = optim.Options{ClipNorm: o.clip, RateOf: map[string]float64{}}
 	switch o.optimizer {
@@ -308,6 +329,7 @@ func (o *tuning) choose(m *onnx.Model) error {
 	}
 	// The first that fits counts, and so is written last.
 	for _, g := range slices.Backward(o.groups) {
+		// The last sign parts the pair, as an expression may have one of its own.
 		at := strings.LastIndex(g, "=")
 		r, err := whole(g[:max(at, 0)])
 		var factor float64
@@ -329,7 +351,8 @@ func (o *tuning) choose(m *onnx.Model) error {
 	return nil
 }
 
-// printWeights lists the weights.
+// printWeights lists the weights. A weight that is neither trained nor adapted is "no": frozen, or
+// a vector beside LoRA.
 func (o *tuning) printWeights(out io.Writer, m *onnx.Model) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "weight\tshape\ttrained\tread by")

@@ -22,7 +22,8 @@ import (
 )
 
 // imagesNamed is the name of a data set: a folder that is there is none that is known. "./NAME" is
-// a path to package dataset, and "NAME" a known set.
+// a path to package dataset, and "NAME" a known set. A file of that name, or a folder elsewhere,
+// stays as it is given.
 func imagesNamed(images string) string {
 	if st, err := os.Stat(images); err == nil && st.IsDir() && filepath.IsLocal(images) {
 		return "./" + images
@@ -30,7 +31,8 @@ func imagesNamed(images string) string {
 	return images
 }
 
-// preprocessingFlags says how images are fed to a model that is trained.
+// preprocessingFlags says how images are fed to a model that is trained. Flags that are not given
+// leave the choice to the side-car, the manifest or the preset.
 func preprocessingFlags(cmd *cobra.Command, x *extractor.Options) {
 	f := cmd.Flags()
 	f.StringVar(&x.Preset, "preset", "",
@@ -43,6 +45,8 @@ func preprocessingFlags(cmd *cobra.Command, x *extractor.Options) {
 }
 
 // examples are the rows for training, for validation, and for the measurement before and after.
+// test is empty of --data: the held-out rows are measured instead. digest is the sha256 of the data
+// set or the archive, and part of a run's identity.
 type examples struct {
 	train, held, test train.Data
 	classes           int      // 0 where the target is no class
@@ -53,7 +57,7 @@ type examples struct {
 }
 
 // sidecar makes the side-car of the model that is written. A model of arrays has one where the
-// model that is read has.
+// model that is read has. With --list nothing is written, and no side-car is needed.
 func (o *tuning) sidecar(cmd *cobra.Command, path string, manifest models.Manifest) (err error) {
 	if o.list {
 		return nil
@@ -66,7 +70,8 @@ func (o *tuning) sidecar(cmd *cobra.Command, path string, manifest models.Manife
 }
 
 // photos reads a data set of images. An extractor sees the part and the classes of it that are an
-// extractor's. ex.test are the data set's test images, and held a share of the others.
+// extractor's. ex.test are the data set's test images, and held a share of the others. d.Fit has
+// images brought to the size that the model fixes, where it fixes one.
 func (o *tuning) photos(cmd *cobra.Command, path string, m *onnx.Model, manifest models.Manifest,
 	d dataset.Options) (*examples, error) {
 	x := o.x
@@ -93,6 +98,7 @@ func (o *tuning) photos(cmd *cobra.Command, path string, m *onnx.Model, manifest
 			return nil, usageError(err)
 		}
 	}
+	// Labels become targets of the loss here, for training and test images alike.
 	of := func(p *dataset.Labelled) train.Data {
 		return learn.Photos(p, ex.classes, o.t.Loss.Name, o.augment, feed)
 	}
@@ -104,7 +110,9 @@ func (o *tuning) photos(cmd *cobra.Command, path string, m *onnx.Model, manifest
 }
 
 // arrays reads an archive of arrays. Where the target is class numbers, they become the targets of
-// the loss. Each array has a row for each example. Those of float32 inputs are converted to it.
+// the loss. Each array has a row for each example. Those of float32 inputs are converted to it. The
+// archive is read whole, and its other arrays are left out with a note. Class numbers are integers
+// 0 to 2^20 in any element type, 2^20 being a bound of sanity.
 func (o *tuning) arrays(m *onnx.Model) (*examples, error) {
 	t, err := npy.LoadArchive(o.data)
 	if err != nil {
@@ -124,6 +132,7 @@ func (o *tuning) arrays(m *onnx.Model) (*examples, error) {
 			return nil, usageErrorf("%s: it has the arrays %q; the model's inputs are %s", o.data,
 				slices.Sorted(maps.Keys(t)), describeValues(m.Graph.Inputs))
 		}
+		// Arrays of NumPy are of float64 unless they are told otherwise.
 		if have := t[in.Name]; in.DType == onnx.Float32 && have.DType != onnx.Float32 {
 			t[in.Name] = float32s(have)
 		}
@@ -138,6 +147,8 @@ func (o *tuning) arrays(m *onnx.Model) (*examples, error) {
 			}
 			labels[i] = int(v)
 		}
+		// Without --classes the highest number decides, so that absent highest classes need the
+		// flag.
 		most := 0
 		for _, y := range labels {
 			most = max(most, y)
@@ -153,6 +164,7 @@ func (o *tuning) arrays(m *onnx.Model) (*examples, error) {
 			return nil, err
 		}
 	}
+	// Arrays that no input reads are no examples, and their rows need not agree.
 	given := map[string]*onnx.Tensor{train.TargetInput: t[train.TargetInput]}
 	for _, in := range m.Graph.Inputs {
 		given[in.Name] = t[in.Name]
@@ -179,7 +191,8 @@ func (o *tuning) arrays(m *onnx.Model) (*examples, error) {
 }
 
 // targetFits returns an error where the rows of a target that is no list of classes have not the
-// shape of the output's. Contrastive labels have one number a row.
+// shape of the output's. Contrastive labels have one number a row. The first axis is the rows, and
+// is compared by train.Rows. Sizes that the graph leaves open fit any.
 func (o *tuning) targetFits(m *onnx.Model, target *onnx.Tensor) error {
 	if o.t.Loss.Name == train.Contrastive {
 		if len(target.Shape) == 2 && target.Shape[1] == 1 {
@@ -188,6 +201,7 @@ func (o *tuning) targetFits(m *onnx.Model, target *onnx.Tensor) error {
 		return usageErrorf("%s: %q is of shape %v; --loss %s wants class numbers of one axis",
 			o.data, train.TargetInput, target.Shape, o.t.Loss.Name)
 	}
+	// An output that is not there is refused by prepare, which names those that are.
 	out, ok := m.Graph.Output(o.t.Output)
 	if !ok || out.Shape == nil {
 		return nil
@@ -209,7 +223,8 @@ func (o *tuning) targetFits(m *onnx.Model, target *onnx.Tensor) error {
 		target.Shape, out.Name, out.Type(), want)
 }
 
-// float32s converts a tensor. Numbers beyond float32 become infinite, which checkRows refuses.
+// float32s converts a tensor. Numbers beyond float32 become infinite, which checkRows refuses. It
+// makes a new tensor, and costs one conversion an element.
 func float32s(t *onnx.Tensor) *onnx.Tensor {
 	out := onnx.ZerosF32(t.Shape...)
 	for i := range out.F32() {

@@ -19,7 +19,7 @@ import (
 	"fmp/pipeline/settings"
 )
 
-// report is the output of a training run.
+// report is the output of a training run. Before and After are absent where nothing is held out.
 type tuningReport struct {
 	File    string        `json:"file"`
 	Trained int           `json:"trained"`    // numbers
@@ -34,23 +34,32 @@ type tuningReport struct {
 
 // train trains the model and writes it. With N examples an epoch has floor(N/batch) steps, one at
 // least. All that the result depends on is the identity of the run: a checkpoint of another one is
-// not gone on from.
+// not gone on from. Step t of T, from 0, has with W = warmup*T the rate
+//
+//	peak (t+1)/W                                          for t < W, else
+//	floor + (peak - floor) (1 + cos(pi (t-W)/(T-W)))/2
+//
+// The floor is 0 for cosine, and the peak itself for constant.
 func (o *tuning) train(cmd *cobra.Command, m *onnx.Model, ex *examples, cfg settings.Engine) error {
 	ctx := cmd.Context()
 	if len(o.t.Weights) == 0 && o.t.LoRA == 0 {
 		return usageErrorf("no weights are trained; freeze fewer, or give a model with " +
 			"weights of float32")
 	}
+	// A step has no more examples than there are, and its parts have one size.
 	batch, parts := o.t.Batch, o.t.Parts
 	o.t.Batch = min(batch, ex.train.N)
+	// The largest number of parts that divides the batch is the nearest below.
 	for o.t.Parts > 1 && o.t.Batch%o.t.Parts != 0 {
 		o.t.Parts--
 	}
+	// The result depends on parts, and so the change is told.
 	if o.t.Batch < batch || o.t.Parts < parts {
 		fmt.Fprintf(cmd.ErrOrStderr(), "fmp onnx train: a step takes %d examples in %d parts, "+
 			"not %d in %d: there are %d to train on, and the parts must divide a step's\n",
 			o.t.Batch, o.t.Parts, batch, parts, ex.train.N)
 	}
+	// Examples of an epoch that fill no batch make no step of their own.
 	steps := o.t.Epochs * max(1, ex.train.N/max(1, o.t.Batch))
 	rate := cmp.Or(o.rate, 1e-4)
 	if o.t.Rate = optim.WarmupCosine(rate, 0,
@@ -63,6 +72,7 @@ func (o *tuning) train(cmd *cobra.Command, m *onnx.Model, ex *examples, cfg sett
 	if err != nil {
 		return err
 	}
+	// Threads are no part of it: they leave the result as it is.
 	identity, err := json.Marshal([]any{digest, ex.digest, ex.side, o.t.Output, o.t.Loss,
 		o.t.Weights, o.t.Adapted, o.t.LoRA, o.t.Optimizer, o.t.Update, rate, o.warmup, o.schedule,
 		o.t.Epochs, o.t.Batch, o.t.Parts, o.t.Patience, o.t.Seed, o.heldOut, o.augment, o.x})
@@ -71,16 +81,19 @@ func (o *tuning) train(cmd *cobra.Command, m *onnx.Model, ex *examples, cfg sett
 	}
 	o.t.Run, o.t.Checkpoint, o.t.Log = "onnx train "+string(identity),
 		o.out+".checkpoint", o.out+".jsonl"
+	// Parts run at once instead of threads within an operator.
 	eng, err := openEngine(ctx, cfg, 1, cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
 	defer eng.Close()
 	report := tuningReport{File: o.out, Measure: "test images", Norms: norms(m)}
+	// The images of a test part are preferred, since the held-out ones choose the best step.
 	measured := ex.test
 	if measured.N == 0 {
 		measured, report.Measure = ex.held, "held-out examples"
 	}
+	// Without examples to measure on the report has no scores.
 	measure := func(m *onnx.Model) (train.Metrics, error) {
 		if measured.N == 0 {
 			return nil, nil
@@ -94,6 +107,7 @@ func (o *tuning) train(cmd *cobra.Command, m *onnx.Model, ex *examples, cfg sett
 	if o.t.Progress = p.training; wantsJSON(cmd) {
 		o.t.Progress = p.trainingJSON
 	}
+	// Measuring before and after is no part of the time.
 	began := time.Now()
 	res, err := o.t.Train(ctx, eng, m, ex.train, ex.held)
 	p.close()
@@ -109,7 +123,7 @@ func (o *tuning) train(cmd *cobra.Command, m *onnx.Model, ex *examples, cfg sett
 }
 
 // norms says how batch normalisations are handled. A node without training_mode is in evaluation
-// form.
+// form. It reads the main graph alone, where trainable has brought the nodes of functions.
 func norms(m *onnx.Model) string {
 	kept, moved := 0, 0
 	for _, n := range m.Graph.Nodes {
@@ -130,7 +144,8 @@ func norms(m *onnx.Model) string {
 }
 
 // write writes the model and says how good it is. The checkpoint goes last: until then the same
-// command does no work twice.
+// command does no work twice. The order is model, side-car, drawing, checkpoint, report. A run that
+// ends between two of these is made good by the same command.
 func (o *tuning) write(cmd *cobra.Command, m *onnx.Model, ex *examples, r tuningReport) error {
 	var err error
 	if o.finish != nil {
@@ -138,6 +153,7 @@ func (o *tuning) write(cmd *cobra.Command, m *onnx.Model, ex *examples, r tuning
 			return err
 		}
 	} else if len(ex.names) > 0 {
+		// Class names are metadata of the model, a JSON list in the order of its outputs.
 		names, err := json.Marshal(ex.names)
 		if err != nil {
 			return err
@@ -179,7 +195,8 @@ func (o *tuning) write(cmd *cobra.Command, m *onnx.Model, ex *examples, r tuning
 }
 
 // check refuses settings that are out of range, and those that nothing would read. Each row of the
-// table is a flag, its value, whether that is allowed, and the words for it.
+// table is a flag, its value, whether that is allowed, and the words for it. It reads no file, so
+// that a slip of a flag costs no time. A flag counts as given by cmd, whatever its value.
 func (o *tuning) check(cmd *cobra.Command) error {
 	if o.out == "" && !o.list {
 		return usageErrorf("-o is not given; name the file to write")
@@ -222,6 +239,8 @@ func (o *tuning) check(cmd *cobra.Command) error {
 			return usageErrorf("--%s %v; allowed are %s", c.flag, c.value, c.allowed)
 		}
 	}
+	// Each row of the second table is a condition, the flag that sets it, and flags that act only
+	// with it.
 	for _, c := range []struct {
 		acts  bool
 		with  string
@@ -249,7 +268,8 @@ func (o *tuning) check(cmd *cobra.Command) error {
 
 // checkRows returns an error for the first row of an array that is no target of the loss, or, of an
 // input, has a number that is not finite. Probabilities may miss a sum of 1 by 0.001, as float32
-// rounds. It costs one pass over the array.
+// rounds. It costs one pass over the array. A row that is empty has no numbers, and its limits stay
+// infinite. Arrays of other element types are not looked at.
 func (o *tuning) checkRows(name string, t *onnx.Tensor) error {
 	if t.F32() == nil || len(t.Shape) == 0 || t.Shape[0] == 0 {
 		return nil

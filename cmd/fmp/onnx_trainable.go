@@ -11,7 +11,8 @@ import (
 
 // trainable makes every weight an initializer of the graph, in float32: also those of half
 // precision, and those that nodes, functions and graphs within nodes state. m is changed, also
-// where an error is returned.
+// where an error is returned. The order matters: half precision is undone first, so that weights of
+// functions are float32 when they are inlined.
 func trainable(m *onnx.Model) error {
 	pass.RestoreHalf(m)
 	if err := pass.ToFloat32(m); err != nil {
@@ -29,7 +30,8 @@ func trainable(m *onnx.Model) error {
 }
 
 // retyped says which inputs and outputs of a model are of another type than those of the model that
-// it was made from: programs that feed it must be told.
+// it was made from: programs that feed it must be told. Values that either model lacks are passed
+// over.
 func retyped(was, is *onnx.Graph) (said []string) {
 	for _, c := range []struct {
 		of      string
@@ -49,7 +51,8 @@ func retyped(was, is *onnx.Graph) (said []string) {
 // hoist moves the float32 initializers of a graph within another, and of those within it, outward,
 // and those constants that are weights. A branch's output keeps its name. taken are the names in
 // use anywhere in the model, which a weight that moves avoids. A single number is no weight: it is
-// a constant of the arithmetic.
+// a constant of the arithmetic. from and to are the same graph at the outermost call. The walk has
+// marked in weights which constants are read as weights.
 func hoist(from, to *onnx.Graph, taken map[string]bool, weights map[place]bool) {
 	names := map[string]string{}
 	var outputs []*onnx.Node
@@ -60,9 +63,12 @@ func hoist(from, to *onnx.Graph, taken map[string]bool, weights map[place]bool) 
 			return false
 		}
 		moved := name
+		// pass.Unique keeps the new name apart from every other name of the model.
 		if from != to {
 			moved = pass.Unique(taken, name)
 			if output {
+				// The branch must still give a value of its own, which Identity makes of the outer
+				// one.
 				outputs = append(outputs, &onnx.Node{Name: moved, Op: "Identity",
 					Inputs: []string{moved}, Outputs: []string{name}})
 			} else {
@@ -86,11 +92,12 @@ func hoist(from, to *onnx.Graph, taken map[string]bool, weights map[place]bool) 
 			delete(from.Initializers, name)
 		}
 	}
+	// These nodes read outer values only, and so come first in the order.
 	from.Nodes = append(outputs, from.Nodes...)
 	pass.Rename(from, names)
 }
 
-// place is a value of a graph.
+// place is a value of a graph. It is a key of maps: two graphs may have values of one name.
 type place struct {
 	g    *onnx.Graph
 	name string
@@ -102,19 +109,22 @@ type constant struct {
 	t *onnx.Tensor
 }
 
-// origin says where a value comes from.
+// origin says where a value comes from. The zero origin is of a value that nothing is known of,
+// such as an input.
 type origin struct {
 	constants []constant // that it is, or is chosen from
 	op        string     // of the node that gives it
 	behind    bool       // it is of an operator with weights, so that a vector on it is a weight
 }
 
-// maxChosen bounds the constants that branches choose a value from.
+// maxChosen bounds the constants that branches choose a value from. Branches within branches would
+// double them at each depth.
 const maxChosen = 64
 
 // scope finds the constants that are read as weights are. Exporters write weights, bounds, masks
 // and tables alike as Constant nodes, so that only their readers tell them apart. The cost is
-// linear in nodes and inputs, times maxChosen for values that branches choose.
+// linear in nodes and inputs, times maxChosen for values that branches choose. A scope lives for
+// one walk, and its weights map is shared with those within.
 type scope struct {
 	outer   *scope
 	g       *onnx.Graph
@@ -123,6 +133,7 @@ type scope struct {
 }
 
 // value returns the origin of a value by the innermost graph that has it, as ONNX scopes names.
+// Names of an inner graph hide those of outer ones.
 func (s *scope) value(name string) origin {
 	for ; s != nil; s = s.outer {
 		if v, ok := s.values[name]; ok {
@@ -133,7 +144,8 @@ func (s *scope) value(name string) origin {
 }
 
 // walk visits the nodes in their order, those of graphs within a node before it, and notes which
-// constants are read as weights.
+// constants are read as weights. Nodes are in topological order, as ONNX asks for, so that inputs
+// are known when they are read.
 func (s *scope) walk() {
 	state := func(name string, t *onnx.Tensor) {
 		s.values[name] = origin{constants: []constant{{place{s.g, name}, t}}}
@@ -168,7 +180,9 @@ func (s *scope) walk() {
 
 // reads reports whether input i of a node is a weight where it is the constant t. Kernels,
 // matrices, tables, scales and biases are read at fixed places of their operators. A sum or product
-// with a vector is one behind such an operator alone.
+// with a vector is one behind such an operator alone. Biases of Conv and Gemm are input 2, and
+// kernels input 1 (ONNX operators). A Gather's table is input 0, and a vector there is a lookup of
+// numbers.
 func (s *scope) reads(n *onnx.Node, i int, t *onnx.Tensor) bool {
 	switch n.Op {
 	case "Conv", "ConvTranspose", "Gemm":
@@ -190,7 +204,8 @@ func (s *scope) reads(n *onnx.Node, i int, t *onnx.Tensor) bool {
 
 // gives returns the origin of output i of a node, which reads weights or not. Operators that move
 // numbers alone pass the origin of their input on. (x - mean) / sqrt(variance + epsilon) in single
-// nodes counts as an operator with weights, whose scale and bias follow.
+// nodes counts as an operator with weights, whose scale and bias follow. Output i of an If is
+// output i of one of its branches. A Cast to another type ends the trail.
 func (s *scope) gives(n *onnx.Node, i int, weighted bool, within []*scope) origin {
 	switch n.Op {
 	case "Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten":
@@ -224,7 +239,8 @@ func (s *scope) gives(n *onnx.Node, i int, weighted bool, within []*scope) origi
 	return origin{op: n.Op, behind: weighted}
 }
 
-// perChannel reports whether a constant is a vector, along whichever axis.
+// perChannel reports whether a constant is a vector, along whichever axis. Shapes such as [C], [1,
+// C, 1, 1] and [C, 1] are vectors.
 func perChannel(t *onnx.Tensor) bool {
 	long := 0
 	for _, size := range t.Shape {

@@ -15,10 +15,11 @@ import (
 	"fmp/onnx/serde"
 )
 
-// maxCard is the largest model card in bytes.
+// maxCard is the largest model card in bytes. A card is read into memory whole.
 const maxCard = 4 << 20
 
-// packageRun is a run of fmp package: its flags.
+// packageRun is a run of fmp package: its flags. options takes over the contents of card and key
+// once run has checked them.
 type packageRun struct {
 	options serving.Options
 	// out is a new folder. card and key are files, "" for none.
@@ -83,7 +84,9 @@ With --signed-by the signature CLASSIFIER.sig is verified with that key and goes
 }
 
 // run writes the package. Before that the notice is heeded, the card must state the model's sha256,
-// and the signature must hold.
+// and the signature must hold. The bytes that are read here are those that the card is compared
+// with, and those that are packed. A card for another model and a signature that does not hold
+// leave no folder behind.
 func (o *packageRun) run(cmd *cobra.Command, path string) error {
 	if err := o.notice.heed(path); err != nil {
 		return err
@@ -96,6 +99,7 @@ func (o *packageRun) run(cmd *cobra.Command, path string) error {
 		if o.options.Card, err = regularfile.ReadFile(o.card, maxCard); err != nil {
 			return usageError(fmt.Errorf("package: card: %w", err))
 		}
+		// The digest anywhere in the text counts, as cards are free text.
 		if of := models.DigestBytes(data); !bytes.Contains(o.options.Card, []byte(of)) {
 			return usageErrorf("package: %s: it does not state the sha256 of %s, %s: make it with "+
 				"fmp evaluate %s IMAGES --card", o.card, path, of, path)

@@ -26,14 +26,16 @@ import (
 	"fmp/pipeline/settings"
 )
 
-// poolSettings are those that fmp pool and fmp serve read.
+// poolSettings are those that fmp pool and fmp serve read. Settings of the options stand at the top
+// level, as a round file has them.
 type poolSettings struct {
 	pool.Options `yaml:",inline"`
 	Engine       settings.Engine `yaml:"engine" json:"engine"`
 }
 
 // poolRun is a run of fmp pool: its flags and settings, and the client graph that they name. check,
-// resolve, checkOutput and open are called in this order before run or private.
+// resolve, checkOutput and open are called in this order before run or private. It is used once:
+// the steps fill in graph, manifest, sums and bar.
 type poolRun struct {
 	merging
 	// out is the file to write, and of the client that the classifier is for.
@@ -93,7 +95,8 @@ k coordinates, as its graph gives them. Of moments w is sign(h) sqrt(|h| / sum|h
 graph's tensor "basis" [dx, k] where it has one.`
 
 // newPoolCommand declares fmp pool. It resolves its settings itself: flags that contradict each
-// other are told before any file is read.
+// other are told before any file is read. The order is: flags, settings, output, client graph,
+// recorded command, and the uploads last.
 func newPoolCommand() *cobra.Command {
 	o := poolRun{settings: option.Default[poolSettings]()}
 	cmd := &cobra.Command{
@@ -131,6 +134,7 @@ func newPoolCommand() *cobra.Command {
 		if err := o.open(round); err != nil {
 			return err
 		}
+		// A file that cannot be read may be a part, and its own error is the better one.
 		if o.state == "" && (o.against != "" || o.workers != "") && !pool.AnyPart(args) {
 			return usageError(cmp.Or(pool.Readable(args), errors.New("--against and --signed-by "+
 				"are of parts (fmp merge), and none is given: leave them out")))
@@ -139,6 +143,7 @@ func newPoolCommand() *cobra.Command {
 		if o.command, err = o.acts(flags); err != nil {
 			return usageError(err)
 		}
+		// The first file decides the kind of round, and the others must be of it.
 		if len(args) > 0 && pool.IsPrivate(args[0]) {
 			if o.state != "" || len(o.without) > 0 {
 				return usageErrorf("--state and --without are of rounds that are not private: " +
@@ -159,7 +164,8 @@ func newPoolCommand() *cobra.Command {
 	return cmd
 }
 
-// flags declares those of the command.
+// flags declares those of the command. Flags of clients that withdraw are poolSums', and those of
+// parts merging's.
 func (o *poolRun) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	o.bind(flags)
@@ -182,7 +188,8 @@ func (o *poolRun) flags(cmd *cobra.Command) {
 	jsonFlag(cmd, "print what was made as JSON")
 }
 
-// checkOutput refuses flags of another output than --output names.
+// checkOutput refuses flags of another output than --output names. It reads no file. Heads alone
+// have no images, no size and no further output.
 func (o *poolRun) checkOutput() error {
 	o.ext = strings.ToLower(filepath.Ext(o.out))
 	if o.ext != ".onnx" && o.ext != ".npy" {
@@ -200,7 +207,8 @@ func (o *poolRun) checkOutput() error {
 }
 
 // run pools the uploads of a round that is not private. The classifier is written before the record
-// of a withdrawal and the state (finish): the record has its digest.
+// of a withdrawal and the state (finish): the record has its digest. Nothing is written before the
+// posterior is there, and the output is known to suit it.
 func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 	ctx := cmd.Context()
 	res := pooled{Output: o.out, Without: o.without}
@@ -210,6 +218,7 @@ func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 	if o.state != "" {
 		prepare = o.stateRound
 	}
+	// res is filled in as the uploads are read: clients, points and images.
 	r, err := prepare(cmd, args, &res)
 	if err != nil {
 		return err
@@ -217,11 +226,13 @@ func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 	if err := o.withdrawn(r); err != nil {
 		return err
 	}
+	// Class means, the method FMP, need no merging of points.
 	if res.Points > pool.MaxPoints && r.Method() != "FMP" {
 		warnPool(cmd, fmt.Sprintf("%d points: those of one class that are "+
 			"near each other are taken together, to %d points with the same masses and class means",
 			res.Points, pool.MaxPoints))
 	}
+	// Such a round is pooled nevertheless: the remedy is another client graph.
 	if heavy := r.Heavy(); heavy != "" {
 		warnPool(cmd, heavy)
 	}
@@ -231,12 +242,14 @@ func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 	}
 	defer eng.Close()
 	r.Progress = o.bar.report
+	// It is the long step, and nothing has been written before it.
 	p, err := r.Posterior(ctx, eng)
 	o.bar.close()
 	if err != nil {
 		return err
 	}
 	res.describe(r, p)
+	// Only the posterior tells the form of a round, so that the refusal comes this late.
 	if res.Scope == posterior.ScopeOpen && o.ext == ".npy" {
 		_, novelty := pool.Open(p)
 		return usageErrorf("--output %s: heads of the open form (novelty %.2f) are on "+
@@ -271,7 +284,8 @@ func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 }
 
 // fileRound prepares a round of uploads and parts in files. Uploads that no images give are left
-// out where --on-bad is skip, and end the command else.
+// out where --on-bad is skip, and end the command else. Under --on-bad skip the round is prepared
+// twice, and the second time of those that are left.
 func (o *poolRun) fileRound(cmd *cobra.Command, args []string, res *pooled) (*pool.Round, error) {
 	uploads, rest, err := o.uploads(cmd, args, res)
 	if err != nil {
@@ -282,6 +296,7 @@ func (o *poolRun) fileRound(cmd *cobra.Command, args []string, res *pooled) (*po
 		return nil, usageError(err)
 	}
 	r, err := pool.New(uploads, o.graph, o.manifest, options)
+	// An upload that decodes may still hold numbers that no images of the graph give.
 	if unfit := (*pool.UnfitError)(nil); o.skip && errors.As(err, &unfit) && len(unfit.Left) > 0 {
 		res.Skipped = append(res.Skipped, leftOut(cmd, unfit.Errors)...)
 		r, err = pool.New(unfit.Left, o.graph, o.manifest, options)
@@ -290,6 +305,7 @@ func (o *poolRun) fileRound(cmd *cobra.Command, args []string, res *pooled) (*po
 		return nil, usageError(err)
 	}
 	res.count(r.Uploads)
+	// Sums of a part come after the uploads that were kept whole.
 	if err := r.Join(rest); err != nil {
 		return nil, usageError(err)
 	}
@@ -315,11 +331,12 @@ func (o *poolRun) options() (pool.Options, error) {
 
 // uploads reads and counts the uploads, and warns of those that are left out or doubtful. Where a
 // part is among the files all of them are merged first. rest is the part's sums, nil where there
-// are none.
+// are none. Twins are told and not refused: two clients may hold the same images by right.
 func (o *poolRun) uploads(cmd *cobra.Command, files []string,
 	res *pooled) (uploads []pool.Upload, rest *pool.Rest, err error) {
 	var bad []error
 	if pool.AnyPart(files) {
+		// merging has the setting in a field of its own.
 		o.trust = o.settings.Trust
 		options, err := o.options()
 		if err != nil {
@@ -344,9 +361,11 @@ func (o *poolRun) uploads(cmd *cobra.Command, files []string,
 	if uploads, o.gone, err = pool.Without(uploads, o.without); err != nil {
 		return nil, nil, err
 	}
+	// These clients are counted and not named: a part does not give their uploads.
 	if rest != nil {
 		res.Summed, res.LeftOut, res.N = rest.Summed, rest.LeftOut, rest.N
 	}
+	// All uploads are of one model by this point, which reading has seen to.
 	res.Model = uploads[0].Model
 	for _, twins := range pool.Twins(uploads) {
 		warnPool(cmd, twins)
@@ -355,13 +374,13 @@ func (o *poolRun) uploads(cmd *cobra.Command, files []string,
 }
 
 // read reads uploads in files. Those that cannot be used have an error each, in the order of the
-// files.
+// files. Uploads of --without are read too, as their clients must be known.
 func (o *poolRun) read(files []string) ([]pool.Upload, []error) {
 	defer o.bar.close()
 	return pool.ReadUploads(files, o.want, o.without, o.bar.report)
 }
 
-// skipBad reads --on-bad. true is skip.
+// skipBad reads --on-bad. true is skip. Another text is a usage error.
 func skipBad(s string) (bool, error) {
 	switch s {
 	case "skip", "fail":
@@ -370,7 +389,8 @@ func skipBad(s string) (bool, error) {
 	return false, usageErrorf("--on-bad is %q; allowed are fail and skip", s)
 }
 
-// sampledRound is a round, private or not, that makes classifiers of its posterior.
+// sampledRound is a round, private or not, that makes classifiers of its posterior. It lets save
+// and the server write classifiers of either kind.
 type sampledRound interface {
 	Classifier(ctx context.Context, p *posterior.Result, rows, samples bool,
 		command string) (*onnx.Model, error)
@@ -378,7 +398,7 @@ type sampledRound interface {
 
 // save writes the heads of a posterior alone (.npy), or its classifier, which it returns with its
 // size. Heads are [samples, k+1, classes] in float64. A classifier of images crops and resizes
-// unless --fixed-size is given. A file is there whole or not at all.
+// unless --fixed-size is given. A file is there whole or not at all. The model is nil for heads.
 func (o *poolRun) save(ctx context.Context, r sampledRound,
 	p *posterior.Result) (*onnx.Model, int, error) {
 	if o.ext == ".npy" {
@@ -393,6 +413,7 @@ func (o *poolRun) save(ctx context.Context, r sampledRound,
 			return nil, 0, usageError(err)
 		}
 	}
+	// The model is encoded once, so that the size which is told is that of the file.
 	data, err := serde.Marshal(m)
 	if err != nil {
 		return nil, 0, err
@@ -402,7 +423,8 @@ func (o *poolRun) save(ctx context.Context, r sampledRound,
 
 // private pools the uploads of a private round. Noise that this server adds is drawn once for a set
 // of uploads: the noisy sum is kept in OUTPUT.sum, and read again from there. Another draw for
-// uploads that were summed before is refused without --redraw.
+// uploads that were summed before is refused without --redraw. No noise is drawn before messages
+// and options are checked.
 func (o *poolRun) private(cmd *cobra.Command, args []string) error {
 	o.bar = newLateProgress(cmd.ErrOrStderr())
 	releases, bad := pool.ReadReleases(args, o.want, o.bar.report)
@@ -425,6 +447,7 @@ func (o *poolRun) private(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	defer eng.Close()
+	// Clients that add their own noise need no file: their sum is the same each time.
 	var keeper pool.SumFile
 	if p.Account.Noise != privacy.Local {
 		if keeper, err = pool.NewSumFile(o.out + ".sum"); err != nil {
@@ -435,6 +458,7 @@ func (o *poolRun) private(cmd *cobra.Command, args []string) error {
 			"their own: leave it out")
 	}
 	keeper.Redraw = o.redraw
+	// No second server opens a sum here, which is why the function is nil.
 	totals, err := p.Totals(keeper, nil)
 	if err != nil {
 		return usageError(err)

@@ -20,7 +20,8 @@ import (
 	"fmp/pipeline/privacy"
 )
 
-// pooled is the output of fmp pool.
+// pooled is the output of fmp pool. Slices by client have the order of Clients, which is that of
+// their names. fmp serve fills one in as well, by describe, for its summary.
 type pooled struct {
 	Output  string   `json:"output"`
 	Bytes   int      `json:"bytes,omitempty"`
@@ -104,7 +105,7 @@ type pooled struct {
 }
 
 // count adds the uploads of a round to its account. Calibration stays nil where no upload has a
-// calibration point.
+// calibration point. Images of an upload are its own and its calibration points.
 func (p *pooled) count(uploads []pool.Upload) {
 	calibration, any := make([]int, len(uploads)), false
 	for i, u := range uploads {
@@ -118,7 +119,8 @@ func (p *pooled) count(uploads []pool.Upload) {
 	}
 }
 
-// unlike names the classes whose images of the corpus do not count.
+// unlike names the classes whose images of the corpus do not count. post.Unlike has numbers of
+// classes.
 func unlike(post *posterior.Result, classes []string) (names []string) {
 	for _, y := range post.Unlike {
 		names = append(names, classes[y])
@@ -135,7 +137,7 @@ func ofCalibration(n int) string {
 }
 
 // leftOut warns of each upload that was left out, and lists why. The warnings come at once, in the
-// order of the files.
+// order of the files. The reasons are also in the output, as JSON skipped.
 func leftOut(cmd *cobra.Command, bad []error) (reasons []string) {
 	for _, err := range bad {
 		warnPool(cmd, "left out: "+err.Error())
@@ -150,7 +152,8 @@ func warnPool(cmd *cobra.Command, text string) {
 }
 
 // describe sets the posterior's account of the round: its form, shape, penalty and the honesty of
-// its clients. Diagnostics of the posterior say which fields the form of the round has.
+// its clients. Diagnostics of the posterior say which fields the form of the round has. r and post
+// stay as they are; slices of post are shared.
 func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
 	if j := post.Judgement; j != nil {
 		p.Honest, p.Disputed, p.Anchor = j.Honest, disputed(j, r.Client.Classes), r.Anchored(j)
@@ -166,6 +169,7 @@ func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
 			[]float64{post.Diagnostics["kappa"], post.Diagnostics["kappa deviation"]}
 		p.Unmeasured = post.Unmeasured
 		if post.Diagnostics[posterior.DiagnosticLeftOut] == 1 {
+			// The posterior has both under the same names of diagnostics.
 			p.Kappa, p.Tails = nil, p.Kappa
 			p.judged = int(post.Diagnostics[posterior.DiagnosticPoints])
 		}
@@ -201,7 +205,8 @@ func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
 // scopeMoments is the Scope of a round of moments.
 const scopeMoments = "moments"
 
-// moments describes how moments were read; nothing of other uploads.
+// moments describes how moments were read; nothing of other uploads. A log evidence above 0 speaks
+// for the corpus.
 func (p *pooled) moments() string {
 	corpus := "without a corpus"
 	switch {
@@ -243,7 +248,7 @@ func guessed(why, by string) string {
 		"points tell it (%s), as do labelled images (fmp fuse --dataset)", why, by)
 }
 
-// print describes the result for people.
+// print describes the result for people. Lines of fields that a round lacks are left out.
 func (p *pooled) print(b *strings.Builder) {
 	if p.Bytes > 0 {
 		fmt.Fprintf(b, "classifier: %s (%d bytes, %d heads on %d numbers)\n"+
@@ -318,12 +323,13 @@ func (p *pooled) print(b *strings.Builder) {
 	}
 }
 
-// maxClients is how many clients the text names.
+// maxClients is how many clients the text names. The rest is counted; --json has all.
 const maxClients = 20
 
 // printClients lists the clients that were judged: those that are less likely honest than not, then
 // those with the smallest counted share. Shares n/N and m/M, of counted and claimed images, are
-// compared as n*M and m*N: a claim may be 0.
+// compared as n*M and m*N: a claim may be 0. Clients with probabilities of one half and more are
+// ordered by share alone: min(P, 1/2) ties them.
 func (p *pooled) printClients(b *strings.Builder) {
 	if len(p.Honest) == 0 {
 		return
@@ -363,7 +369,7 @@ func (p *pooled) printClients(b *strings.Builder) {
 }
 
 // disputed names the classes of which much was left out. The threshold of the share that was left
-// out is honesty.Contested.
+// out is honesty.Contested. A class without a name has its number.
 func disputed(j *posterior.Judgement, names []string) []string {
 	var out []string
 	for c, share := range j.Dispute {
@@ -385,7 +391,7 @@ func named(vs []onnx.ValueInfo) []string {
 }
 
 // printEffects names the clients whose images are shifted against the others', the furthest first.
-// Sizes are in standard deviations within classes.
+// Sizes are in standard deviations within classes. Ties keep the order of the clients.
 func (p *pooled) printEffects(b *strings.Builder) {
 	var shifted []int
 	for m, size := range p.Effects {
@@ -444,7 +450,8 @@ type pooledChoice struct {
 }
 
 // setsOf is the account of prediction sets; nil where there are none. Highest is the level that the
-// points of every group prove.
+// points of every group prove. Of n exchangeable points no level above n/(n+1) can be proved, as
+// the new image is one of n+1.
 func setsOf(s *models.OriginSets, names []string) *pooledSets {
 	if s == nil {
 		return nil
@@ -461,7 +468,8 @@ func setsOf(s *models.OriginSets, names []string) *pooledSets {
 	return out
 }
 
-// print describes the sets for people; nil, which stands for none, prints nothing.
+// print describes the sets for people; nil, which stands for none, prints nothing. The promise is
+// marginal over images and calibration points, unless it is by class or group.
 func (s *pooledSets) print(b *strings.Builder) {
 	if s == nil {
 		return

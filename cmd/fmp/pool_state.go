@@ -29,7 +29,9 @@ import (
 	"fmp/pipeline/stats"
 )
 
-// poolSums are the flags of fmp pool for clients that come late or withdraw.
+// poolSums are the flags of fmp pool for clients that come late or withdraw. Texts are flags, and
+// the fields behind them are filled in by check and the round. before tells at the end whether
+// another process has changed the state.
 type poolSums struct {
 	state, record, key string
 	without, published []string
@@ -41,6 +43,7 @@ type poolSums struct {
 	withdrawal *pool.Withdrawal // of --record
 }
 
+// They are of rounds that are not private.
 func (o *poolSums) flags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.state, "state", "", "`FILE` of the round's sums, by folds of its clients: "+
 		"uploads are added to it, and all clients taken for honest; made where there is none")
@@ -55,7 +58,7 @@ func (o *poolSums) flags(flags *pflag.FlagSet) {
 }
 
 // check checks the flags, and reads the key before any work is done. files are the arguments of the
-// command.
+// command. A key that cannot be read is told here, before hours of sampling.
 func (o *poolSums) check(files []string) (err error) {
 	switch {
 	case (o.record != "") != (o.key != ""):
@@ -81,7 +84,8 @@ func (o *poolSums) check(files []string) (err error) {
 }
 
 // stateRound prepares a round of the sums in --state and of uploads. A state that is there says
-// which model, sizes and round uploads must have.
+// which model, sizes and round uploads must have. After an error the state on the disk is as it
+// was.
 func (o *poolRun) stateRound(cmd *cobra.Command, files []string, res *pooled) (*pool.Round, error) {
 	if o.against != "" || o.workers != "" || pool.AnyPart(files) {
 		return nil, usageErrorf("--state adds up single uploads: give no parts, and no --against " +
@@ -98,6 +102,7 @@ func (o *poolRun) stateRound(cmd *cobra.Command, files []string, res *pooled) (*
 		if o.sums, err = stats.Decode(o.before, o.want); err != nil {
 			return nil, usageError(fmt.Errorf("%s: %w", o.state, err))
 		}
+		// The flags' own expectations were compared by stats.Decode.
 		o.want.Model, o.want.Dx, o.want.C, o.want.Round = o.sums.Model, o.sums.Dx,
 			o.sums.C, &o.sums.Round
 	}
@@ -124,6 +129,7 @@ func (o *poolRun) stateRound(cmd *cobra.Command, files []string, res *pooled) (*
 		return nil, usageError(err)
 	}
 	res.Model = o.sums.Model
+	// Clients of the state are named in the account, and all are taken for honest.
 	for _, c := range o.sums.Clients() {
 		res.Clients, res.N = append(res.Clients, c.Name), res.N+c.N
 	}
@@ -134,7 +140,7 @@ func (o *poolRun) stateRound(cmd *cobra.Command, files []string, res *pooled) (*
 }
 
 // readState returns the contents of a state; nil where there is none. A state is bounded by
-// stats.MaxBytes.
+// stats.MaxBytes. A file that is there and is no state is refused by stats.Decode.
 func readState(path string) ([]byte, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -148,7 +154,9 @@ func readState(path string) ([]byte, error) {
 
 // take takes the folder of --state until release is called. It is an error if the state is not the
 // one that was read any more: another process would lose its clients, or bring back one that
-// withdrew. A link to the state is followed, as two names of it must be one lock.
+// withdrew. A link to the state is followed, as two names of it must be one lock. The lock is on
+// the folder, and so on all states within it. Contents are compared byte by byte, and not by time
+// or size.
 func (o *poolSums) take() (release func(), err error) {
 	if o.state == "" {
 		return func() {}, nil
@@ -173,11 +181,13 @@ func (o *poolSums) take() (release func(), err error) {
 	return func() { lock.Close() }, nil
 }
 
-// fit moves uploads that the client graph makes of no images to the bad ones: once they
-// are in a sum, nobody tells whose they were. So it does with another upload of a client that the
-// state has. Those that are taken out are the ones that were added, as they are.
+// fit moves uploads that the client graph makes of no images to the bad ones: once they are in a
+// sum, nobody tells whose they were. So it does with another upload of a client that the state has.
+// Those that are taken out are the ones that were added, as they are. good shares no memory with
+// uploads. An upload that the state has under the same digest is good, and adds nothing.
 func (o *poolRun) fit(uploads []pool.Upload, bad []error,
 	corpus *discriminant.Client) (good []pool.Upload, _ []error) {
+	// trust makes an unknown client graph an error, as sums cannot be checked later.
 	by := merging{graph: o.graph, manifest: o.manifest, trust: true}
 	check := by.checker(corpus)
 	for _, u := range uploads {
@@ -197,7 +207,8 @@ func (o *poolRun) fit(uploads []pool.Upload, bad []error,
 	return good, bad
 }
 
-// inState returns the client of a name in the state, before the run's uploads.
+// inState returns the client of a name in the state, before the run's uploads. Names are those of
+// the uploads, as the clients wrote them.
 func (o *poolSums) inState(client string) (in stats.Client, ok bool) {
 	if o.sums == nil {
 		return in, false
@@ -206,7 +217,8 @@ func (o *poolSums) inState(client string) (in stats.Client, ok bool) {
 }
 
 // withdrawn refuses a corpus or an anchor of a client that withdraws, and prepares the record:
-// published versions are read before any work is done.
+// published versions are read before any work is done. The record's time is that of the command, in
+// UTC.
 func (o *poolRun) withdrawn(r *pool.Round) error {
 	for _, u := range o.gone {
 		if err := r.Withdrawn(u.Client, u.Digest, u.Round, u.Model); err != nil {
@@ -222,6 +234,7 @@ func (o *poolRun) withdrawn(r *pool.Round) error {
 		o.withdrawal.Withdrawn = append(o.withdrawal.Withdrawn,
 			models.OriginClient{Name: u.Client, Upload: u.Digest, N: u.Images()})
 	}
+	// The record of another withdrawal is not written over.
 	if err := o.withdrawal.Replaces(o.record); err != nil {
 		return usageError(fmt.Errorf("--record: %w", err))
 	}
@@ -235,7 +248,8 @@ func (o *poolRun) withdrawn(r *pool.Round) error {
 
 // finish writes the state and the record of a withdrawal, after the classifier. The record has its
 // bytes beside its place before the state is replaced, and is put there after it, so that it tells
-// of no withdrawal that the state lacks.
+// of no withdrawal that the state lacks. Where the state cannot be written the temporary file of
+// the record is removed.
 func (o *poolRun) finish() error {
 	record, err := o.signed()
 	if err != nil {
@@ -265,7 +279,8 @@ func (o *poolRun) finish() error {
 	return err
 }
 
-// saveState writes the state where there is one.
+// saveState writes the state where there is one. Its owner alone can read it: it holds sums of
+// clients' features.
 func (o *poolRun) saveState() error {
 	if o.sums == nil {
 		return nil
@@ -278,7 +293,7 @@ func (o *poolRun) saveState() error {
 }
 
 // signed returns the record of a withdrawal; nil where none is wanted. The classifier is read again
-// from its file, so that the digest is that of its bytes there.
+// from its file, so that the digest is that of its bytes there. It must come after save.
 func (o *poolRun) signed() ([]byte, error) {
 	if o.withdrawal == nil {
 		return nil, nil
@@ -291,13 +306,15 @@ func (o *poolRun) signed() ([]byte, error) {
 	return o.withdrawal.Sign(o.by)
 }
 
-// acting are the flags beside the settings that act on the classifier.
+// acting are the flags beside the settings that act on the classifier. Ascending names make equal
+// calls equal texts.
 var acting = []string{"against", "fixed-size", "for", "rows", "state", "with-samples"}
 
 // acts returns the command with the flags and settings that act on the classifier alone, so that
 // the same uploads are recorded alike in any files, summed or single, and without a trace of
 // clients that withdrew. Files are named by their digests, as a path tells of this machine and of
 // clients. Settings of threads and of the library leave the classifier as it is, and are left out.
+// A flag or setting at its default is left out, whether or not it was given.
 func (o *poolRun) acts(flags *pflag.FlagSet) (string, error) {
 	words := []string{"fmp", "pool"}
 	for _, name := range acting {
@@ -308,6 +325,7 @@ func (o *poolRun) acts(flags *pflag.FlagSet) (string, error) {
 		}
 		var err error
 		switch name {
+		// The state's contents change with each client, and its path is of this machine.
 		case "state":
 			value = "FILE"
 		case "against":

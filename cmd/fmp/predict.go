@@ -25,7 +25,8 @@ import (
 	"fmp/pipeline/option"
 )
 
-// imageFlags say how the images of predict and evaluate are read.
+// imageFlags say how the images of predict and evaluate are read. skip and count are of IDX files,
+// and 0 in count takes all.
 type imageFlags struct {
 	labels, onBad string
 	// limit bounds an image that is decoded, in pixels.
@@ -34,6 +35,7 @@ type imageFlags struct {
 	byNumber           bool
 }
 
+// Bounds are checked by classifyPath, after the classifier is open.
 func (f *imageFlags) bind(cmd *cobra.Command) {
 	f.notice.bind(cmd)
 	fl := cmd.Flags()
@@ -55,14 +57,16 @@ func (f *imageFlags) options(labelsOptional bool) imagefile.Options {
 		Classes:  imagefile.Classes{ByNumber: f.byNumber}}
 }
 
-// levelFlag adds --level, of prediction sets.
+// levelFlag adds --level, of prediction sets. 0 is outside the levels, and so can mean the stored
+// one.
 func levelFlag(cmd *cobra.Command, level *float64) {
 	cmd.Flags().Float64Var(level, "level", 0, "`PROBABILITY` with which a prediction set holds "+
 		"the true class, 0.5 to 0.999 (default: as stored)")
 }
 
 // openClassifier opens a classifier on the engine of the settings, with prediction sets of a level;
-// 0 is the stored one.
+// 0 is the stored one. The returned function closes classifier and engine, and is nil after an
+// error.
 func openClassifier(cmd *cobra.Command, cfg engineSettings, path string,
 	level float64) (*classify.Classifier, func(), error) {
 	if err := checkLevel(level); err != nil {
@@ -89,6 +93,7 @@ func checkLevel(level float64) error {
 func openedBy(cmd *cobra.Command, cfg engineSettings,
 	read func() (classify.Opener, error)) (*classify.Classifier, func(), error) {
 	var eng engine.Engine
+	// eng is written before the send and read after the receive, and so needs no lock.
 	failed := make(chan error, 1)
 	go func() {
 		var err error
@@ -104,6 +109,7 @@ func openedBy(cmd *cobra.Command, cfg engineSettings,
 		c, err = open(eng)
 	}
 	if err != nil {
+		// An engine that has no classifier is closed here.
 		return nil, nil, usageError(errors.Join(err, eng.Close()))
 	}
 	c.Batch = 64
@@ -112,7 +118,8 @@ func openedBy(cmd *cobra.Command, cfg engineSettings,
 
 // classifyPath classifies the images (or the feature rows, .npy) of a path and names unreadable
 // files. Where labels are not optional, copies of an image count once. bad are the errors of images
-// that were left out.
+// that were left out. do gets predictions one batch at a time, in the order of the images. After an
+// error it may have been called for some images.
 func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string, f imageFlags,
 	optional bool, do func([]classify.Prediction) error) (bad []error, err error) {
 	skip, err := skipBad(f.onBad)
@@ -131,6 +138,7 @@ func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string, f ima
 			return nil, usageErrorf("--skip, --count and --%s do not go with feature rows (%s)",
 				imagefile.ByNumberFlag, path)
 		}
+		// The caller's own files have no bound here; fmp-edge has one of 64 MiB.
 		rows, err := classify.LoadRows(path, math.MaxInt64, classify.FeatureRows)
 		if err != nil {
 			return nil, usageError(err)
@@ -164,6 +172,7 @@ func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string, f ima
 }
 
 // reading has images that a command leaves out told in its name. skip is the meaning of --on-bad.
+// Lines begin with the path of the command.
 func reading(cmd *cobra.Command, skip bool) classify.Reading {
 	return classify.Reading{Log: cmd.ErrOrStderr(), Prefix: cmd.CommandPath() + ": ", Skip: skip}
 }
@@ -202,7 +211,8 @@ left to people, and its /v1/predict marks as unsure, what --reject says. With --
 serves the classifier of that camera, with sets of that level. It reads the notice every 10 s, and
 ends where it names the classifier.`
 
-// predicting is a call of fmp predict: its flags and settings.
+// predicting is a call of fmp predict: its flags and settings. reject may be set by answerable,
+// from risk.
 type predicting struct {
 	engine engineSettings
 	images imageFlags
@@ -215,7 +225,8 @@ type predicting struct {
 	reject, risk, level float64
 }
 
-// newPredictCommand declares fmp predict. With --listen it takes one argument, and two without.
+// newPredictCommand declares fmp predict. With --listen it takes one argument, and two without. The
+// notice is heeded before the classifier is opened, in both ways.
 func newPredictCommand() *cobra.Command {
 	o := predicting{engine: option.Default[engineSettings]()}
 	cmd := &cobra.Command{
@@ -266,7 +277,8 @@ func newPredictCommand() *cobra.Command {
 	return cmd
 }
 
-// serve answers requests for predictions of the classifier in a file.
+// serve answers requests for predictions of the classifier in a file. The bytes are held in memory:
+// a file that changes meanwhile is not served.
 func (o *predicting) serve(cmd *cobra.Command, classifier string) error {
 	data, err := servedClassifier(cmd, o.engine, classifier, o.level, o.camera, o.images)
 	if err != nil {
@@ -277,12 +289,14 @@ func (o *predicting) serve(cmd *cobra.Command, classifier string) error {
 }
 
 // print prints the predictions of the images of a path. Flags that exclude each other are refused
-// before the classifier is opened.
+// before the classifier is opened. Predictions are printed as they come, so that an error may
+// follow some.
 func (o *predicting) print(cmd *cobra.Command, classifier, path string) error {
 	format, err := classify.FormatOf(wantsJSON(cmd), o.asCSV)
 	if err := cmp.Or(withoutListen(cmd), usageError(err)); err != nil {
 		return err
 	}
+	// Images of another camera are many, so that --adapt never takes the way of one image.
 	open := openClassifier
 	if o.camera == "" && runsAlone(cmd, o.engine, path) {
 		open = openForOne
@@ -301,6 +315,7 @@ func (o *predicting) print(cmd *cobra.Command, classifier, path string) error {
 		if o.reject, err = answerable(cmd, c, o.reject, o.risk); err != nil {
 			return usageError(err)
 		}
+		// Thresholds of --error are of probabilities before their calibration.
 		c = c.BeforeCalibration()
 	}
 	p, err := classify.NewPrinter(cmd.OutOrStdout(), c, format, o.reject)
@@ -314,7 +329,8 @@ func (o *predicting) print(cmd *cobra.Command, classifier, path string) error {
 }
 
 // adapt makes a classifier that of the camera that took the images (or the feature rows, .npy) of a
-// path, and says where its sets no longer hold their promise.
+// path, and says where its sets no longer hold their promise. c is changed. The warning comes after
+// the adapting, and only of a classifier with sets.
 func adapt(cmd *cobra.Command, c *classify.Classifier, path string, f imageFlags) error {
 	err := adaptTo(cmd, c, path, f)
 	if err == nil && hasSets(c.Manifest) {
@@ -324,14 +340,15 @@ func adapt(cmd *cobra.Command, c *classify.Classifier, path string, f imageFlags
 	return err
 }
 
-// hasSets reports whether a classifier has prediction sets.
+// hasSets reports whether a classifier has prediction sets. A manifest that cannot be read has
+// none.
 func hasSets(f models.Manifest) bool {
 	o, err := models.ReadOrigin(f)
 	return err == nil && o.Sets != nil
 }
 
 // adaptTo is adapt without a word on sets. The classifier's shift is estimated from these images or
-// rows alone.
+// rows alone. Labels of folders or files are not read, as the shift is of features alone.
 func adaptTo(cmd *cobra.Command, c *classify.Classifier, path string, f imageFlags) error {
 	if strings.HasSuffix(strings.ToLower(path), ".npy") {
 		rows, err := classify.LoadRows(path, math.MaxInt64, classify.FeatureRows)
@@ -353,12 +370,14 @@ func adaptTo(cmd *cobra.Command, c *classify.Classifier, path string, f imageFla
 	return usageError(err)
 }
 
-// confidence is the probability, over calibration images, with which --error keeps its promise.
+// confidence is the probability, over calibration images, with which --error keeps its promise. It
+// is a probability over calibration images, not over images to come.
 const confidence = 0.95
 
 // answerable returns the probability below which images are left to people, so that the share of
 // wrong answers is at most risk. The promise holds with a probability of 0.95 over the calibration
-// images; where they are too few for it, it is an error.
+// images; where they are too few for it, it is an error. reject is the value of --reject, which
+// must be 0. The threshold is printed on standard error, so that the output stays a table.
 func answerable(cmd *cobra.Command, c *classify.Classifier, reject, risk float64) (float64, error) {
 	if reject != 0 {
 		return 0, errors.New("--error and --reject both say which images are answered: give one")
@@ -393,7 +412,7 @@ func answerable(cmd *cobra.Command, c *classify.Classifier, reject, risk float64
 
 // oneImage bounds the multiply-adds of one image that runs in Go where the engine is nobody's
 // choice: ResNet-50 has 4.1 billion. Beyond, the ONNX Runtime makes up for its start. A variable
-// for tests.
+// for tests. One multiply-add counts one, so that 2^32 are 4.3 billion.
 var oneImage = engine.Limits{Work: 1 << 32}
 
 // openForOne opens a classifier for one image. The ONNX Runtime takes longer to start, and to lay
@@ -425,11 +444,13 @@ func openForOne(cmd *cobra.Command, cfg engineSettings, path string,
 }
 
 // smooth is an engine without models that round to bytes as they run. There engines differ by
-// steps, so that an image alone would have another answer than in its folder.
+// steps, so that an image alone would have another answer than in its folder. Other models run as
+// on the engine behind it.
 type smooth struct{ engine.Engine }
 
 // Load prepares a model. A classifier's file has neither functions nor graphs within its nodes, and
-// weights that are stored as bytes round nothing.
+// weights that are stored as bytes round nothing. DynamicQuantizeLinear, QuantizeLinear and
+// QLinearConv are such operators (ONNX).
 func (e smooth) Load(m *onnx.Model) (engine.Session, error) {
 	if slices.ContainsFunc(m.Graph.Nodes, func(n *onnx.Node) bool {
 		return strings.HasPrefix(strings.TrimPrefix(n.Op, "Dynamic"), "Quantize") ||
@@ -444,7 +465,7 @@ func (e smooth) Load(m *onnx.Model) (engine.Session, error) {
 // runsAlone reports whether a path is one image, or one row of features, that runs on the pure
 // engine: neither the engine nor the runtime's library or provider is chosen, and this processor
 // has vectors that the pure engine multiplies in. Of rows a file of 1 MiB at most is looked at, as
-// one row is smaller.
+// one row is smaller. It opens no classifier and no engine, and a wrong guess costs only time.
 func runsAlone(cmd *cobra.Command, cfg engineSettings, path string) bool {
 	if cmd.Flags().Changed("engine") || cfg.Engine.Name != "auto" || libraryIsNeeded(cfg.Engine) ||
 		runtime.GOARCH != "arm64" && !(cpu.X86.HasAVX2 && cpu.X86.HasFMA) {

@@ -23,7 +23,8 @@ import (
 // servedClassifier returns the file of the classifier that is served: with prediction sets of a
 // level, 0 for the stored one, and adapted to the images of a camera, "" for none. A file that is
 // changed by either says that it comes of the first, so that a notice of that one counts for it.
-// The file is read within serde.MaxFileBytes.
+// The file is read within serde.MaxFileBytes. Without either the file's own bytes are served,
+// signature and digest as they are.
 func servedClassifier(cmd *cobra.Command, cfg engineSettings, path string, level float64,
 	camera string, f imageFlags) ([]byte, error) {
 	if level == 0 && camera == "" {
@@ -43,6 +44,7 @@ func servedClassifier(cmd *cobra.Command, cfg engineSettings, path string, level
 		return nil, usageError(err)
 	}
 	digest := about.Digest
+	// The level is part of the graph: the sets of the served model are of it.
 	if level != 0 {
 		if m, about, err = models.AtLevel(m, about, level); err != nil {
 			return nil, usageError(err)
@@ -51,6 +53,7 @@ func servedClassifier(cmd *cobra.Command, cfg engineSettings, path string, level
 			return nil, err
 		}
 	}
+	// The estimate is made by c, and the shift goes into the graph of m.
 	if camera != "" {
 		if err := adapt(cmd, c, camera, f); err != nil {
 			return nil, err
@@ -65,7 +68,8 @@ func servedClassifier(cmd *cobra.Command, cfg engineSettings, path string, level
 	return serde.Marshal(m)
 }
 
-// listening says how predictions are served.
+// listening says how predictions are served. hosts are further names that requests may be for, as a
+// proxy passes them on.
 type listening struct {
 	address string
 	folder  string // of the page
@@ -77,7 +81,7 @@ type listening struct {
 }
 
 // withoutListen refuses flags that go with --listen alone, and those that exclude each other
-// without.
+// without. It is asked by fmp predict with IMAGES.
 func withoutListen(cmd *cobra.Command) error {
 	if cmd.Flags().Changed("adapt") && cmd.Flags().Changed("error") {
 		return usageErrorf("--error is proved by calibration images of the clients' cameras, and " +
@@ -93,7 +97,8 @@ func withoutListen(cmd *cobra.Command) error {
 
 // servePredictions answers requests for the predictions of a classifier, the file path with its
 // bytes, on an address of loopback until the context ends or a notice names the classifier. Flags
-// of images, and an address off loopback, are refused before the engine is opened.
+// of images, and an address off loopback, are refused before the engine is opened. The address is
+// taken last, so that a server that answers is ready.
 func servePredictions(cmd *cobra.Command, cfg engineSettings, path string, data []byte,
 	o listening) error {
 	for _, name := range []string{"error", "json", "csv", "count", "skip", "labels",
@@ -128,6 +133,7 @@ func servePredictions(cmd *cobra.Command, cfg engineSettings, path string, data 
 		return err
 	}
 	defer closeTracer()
+	// The classifier is opened from the bytes, which the notice is compared with too.
 	h, closeClassifier, err := service.Classifier(eng, data, pages, o.reject, log, tracer)
 	if err != nil {
 		return usageError(fmt.Errorf("classifier %s: %w", path, err))
@@ -142,6 +148,7 @@ func servePredictions(cmd *cobra.Command, cfg engineSettings, path string, data 
 		return usageError(fmt.Errorf("--listen: %w", err))
 	}
 	srv := service.HTTPServer(h, nil, o.hosts...)
+	// The room lets the goroutine end where nobody reads its error.
 	failed := make(chan error, 1)
 	go func() { failed <- srv.Serve(l) }()
 	fmt.Fprintf(cmd.OutOrStdout(), "predictions of %s on http://%s\n", path, l.Addr())
@@ -155,5 +162,6 @@ func servePredictions(cmd *cobra.Command, cfg engineSettings, path string, data 
 	// Requests in progress have five seconds to end.
 	end, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
+	// The end by a notice is an error, and the end by an interrupt is not.
 	return cmp.Or(why, srv.Shutdown(end))
 }

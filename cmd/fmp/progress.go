@@ -18,12 +18,12 @@ import (
 	"fmp/pipeline/lab/experiment"
 )
 
-// logEvery is how often progress is a line in a log.
+// logEvery is how often progress is a line in a log. It keeps a log of hours readable.
 const logEvery = 10 * time.Second
 
 // progress shows how far work is: a bar with rate and time left on a terminal; elsewhere plain
 // lines, at the start and the end of a stage and every ten seconds between. Its methods may be
-// called from several goroutines.
+// called from several goroutines. mu guards all fields but w, bars and the clock.
 type progress struct {
 	mu sync.Mutex
 	// bars says that w is a terminal: a bar is drawn there.
@@ -44,13 +44,14 @@ type progress struct {
 	said    string  // the last problem
 }
 
-// newProgress writes to w; call close when the work has ended.
+// newProgress writes to w; call close when the work has ended. Nothing is written before the first
+// report.
 func newProgress(w io.Writer) *progress {
 	return &progress{w: w, bars: isTerminal(w), now: time.Now}
 }
 
 // newLateProgress is newProgress for work that mostly takes a moment: nothing is written in the
-// first seconds, in a log in the first ten.
+// first seconds, in a log in the first ten. Lines that were dropped are not caught up on.
 func newLateProgress(w io.Writer) *progress {
 	p := newProgress(w)
 	after := quietInLog
@@ -67,7 +68,8 @@ var (
 	quietInLog = logEvery
 )
 
-// late is a writer that drops all bytes before a time.
+// late is a writer that drops all bytes before a time. from is fixed when the work begins, and a
+// bar is redrawn after it.
 type late struct {
 	to   io.Writer
 	from time.Time
@@ -83,7 +85,7 @@ func (l *late) Write(b []byte) (int, error) {
 }
 
 // isTerminal reports whether w, or the writer behind a printable one, is a terminal that can redraw
-// a line.
+// a line. TERM=dumb is a terminal that cannot go back in a line.
 func isTerminal(w any) bool {
 	if to, ok := w.(io.Writer); ok {
 		w = printable.Raw(to)
@@ -167,7 +169,7 @@ func (p *progress) line(now time.Time) {
 // pace returns the rate of work and its time left, to follow a line of progress, given the steps
 // that are done, their share of the whole, the share that is left, and the time that the steps
 // took. The rate is done/took, and the time left is left/share*took. Without a step or a time there
-// is none.
+// is none. The estimate takes the pace so far for the rest.
 func pace(done int, share, left float64, took time.Duration) string {
 	if took <= 0 || done <= 0 {
 		return ""
@@ -180,10 +182,11 @@ func pace(done int, share, left float64, took time.Duration) string {
 	return text
 }
 
-// barSteps is how finely a bar is drawn.
+// barSteps is how finely a bar is drawn. A thousandth is finer than the bar's 24 columns.
 const barSteps = 1000
 
-// newBar draws on w; total 0 means that the end is not known.
+// newBar draws on w; total 0 means that the end is not known. It redraws ten times a second at
+// most.
 func newBar(w io.Writer, description string, total int) *progressbar.ProgressBar {
 	limit := int64(total)
 	if total <= 0 {
@@ -196,7 +199,8 @@ func newBar(w io.Writer, description string, total int) *progressbar.ProgressBar
 		progressbar.OptionThrottle(100*time.Millisecond))
 }
 
-// finish ends a stage: it closes the bar, or writes the last line of a log. The caller holds mu.
+// finish ends a stage: it closes the bar, or writes the last line of a log. The caller holds mu. A
+// log gets its last line only where it would say anything new.
 func (p *progress) finish() {
 	if p.stage == "" {
 		return
@@ -211,7 +215,8 @@ func (p *progress) finish() {
 	p.stage, p.done, p.total = "", 0, 0
 }
 
-// problem is a line about a fault that does not end the work; the same one is said once.
+// problem is a line about a fault that does not end the work; the same one is said once. The stage
+// begins anew with the next report.
 func (p *progress) problem(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -223,7 +228,7 @@ func (p *progress) problem(err error) {
 	fmt.Fprintf(p.w, "Problem: %v; the work goes on.\n", err)
 }
 
-// close ends the last stage.
+// close ends the last stage. Reports may come after it, and begin a stage again.
 func (p *progress) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -232,7 +237,7 @@ func (p *progress) close() {
 
 // gridProgress shows how far several runs at once are: a line when one begins, ends or fails, and
 // how far all of them are together, as one bar on a terminal and a line every ten seconds
-// elsewhere.
+// elsewhere. runs is changed under mu alone.
 type gridProgress struct {
 	mu      sync.Mutex
 	w       io.Writer
@@ -258,7 +263,8 @@ type gridRun struct {
 }
 
 // newGridProgress returns the progress of runs with the given names, numbers of cells, and numbers
-// of finished cells. Call begin before the first of them and close after the last.
+// of finished cells. Call begin before the first of them and close after the last. It takes runs
+// over: they are the progress's to change.
 func newGridProgress(w io.Writer, runs []gridRun) *gridProgress {
 	p := &gridProgress{w: w, now: time.Now, runs: runs}
 	done, _ := p.cells()
@@ -272,7 +278,8 @@ func newGridProgress(w io.Writer, runs []gridRun) *gridProgress {
 	return p
 }
 
-// cells counts those of all runs, and those that are done.
+// cells counts those of all runs, and those that are done. The caller holds mu, or nobody else uses
+// p yet or any more.
 func (p *gridProgress) cells() (done, total int) {
 	for _, r := range p.runs {
 		done += r.done
@@ -282,7 +289,7 @@ func (p *gridProgress) cells() (done, total int) {
 }
 
 // share is that of all runs' work that is done. Each run has the weight of its cells. A run without
-// cells has no weight.
+// cells has no weight. With cells c_i and shares w_i of runs i it is sum_i w_i c_i / sum_i c_i.
 func (p *gridProgress) share() float64 {
 	done, total := 0.0, 0
 	for _, r := range p.runs {
@@ -292,7 +299,7 @@ func (p *gridProgress) share() float64 {
 	return done / float64(max(total, 1))
 }
 
-// begin says that the i-th run begins and returns the sink of its progress.
+// begin says that the i-th run begins and returns the sink of its progress. Each i is begun once.
 func (p *gridProgress) begin(i int) experiment.Progress {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -314,6 +321,7 @@ func (p *gridProgress) begin(i int) experiment.Progress {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		r.stage, r.share = s.Stage, s.Share
+		// Stages before it make no cells.
 		if s.Stage == "methods" {
 			r.done, r.worked = s.Done, s.Share
 		}
@@ -324,7 +332,8 @@ func (p *gridProgress) begin(i int) experiment.Progress {
 	}
 }
 
-// end says that the i-th run has ended; err is nil where it ended well.
+// end says that the i-th run has ended; err is nil where it ended well. It must follow begin of the
+// same i.
 func (p *gridProgress) end(i int, resumed bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -356,7 +365,7 @@ func (p *gridProgress) say(text string) {
 	}
 }
 
-// atOnce is how many running runs a line names.
+// atOnce is how many running runs a line names. The rest is counted.
 const atOnce = 4
 
 // show draws the bar or writes a line. The caller holds mu.
@@ -399,7 +408,8 @@ func (p *gridProgress) show() {
 	_ = p.bar.Set(int(barSteps * p.share()))
 }
 
-// close ends the bar, or says in a log where the work ended.
+// close ends the bar, or says in a log where the work ended. In a log it says nothing where no run
+// was begun.
 func (p *gridProgress) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -411,7 +421,8 @@ func (p *gridProgress) close() {
 	}
 }
 
-// training is report of a training, with its loss and learning rate.
+// training is report of a training, with its loss and learning rate. A problem is told and counts
+// as no step.
 func (p *progress) training(t train.Progress) {
 	if t.Problem != nil {
 		p.problem(t.Problem)
@@ -422,7 +433,8 @@ func (p *progress) training(t train.Progress) {
 		fmt.Sprintf(", loss %.4f, learning rate %.2g", t.Metrics["loss"], t.Rate))
 }
 
-// trainingJSON prints one line of JSON a step.
+// trainingJSON prints one line of JSON a step. Each line is an object of its own (JSON Lines), on
+// the writer of progress.
 func (p *progress) trainingJSON(t train.Progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -21,7 +21,8 @@ import (
 	"fmp/pipeline/pool"
 )
 
-// newReceiptsCommand groups the commands on receipts.
+// newReceiptsCommand groups the commands on receipts. verify needs no key of a client, and fetch
+// does.
 func newReceiptsCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "receipts",
@@ -32,7 +33,8 @@ key, and the upload's digest. fetch asks the server for the receipt again, with 
 	}, newReceiptsVerifyCommand(), newReceiptsFetchCommand())
 }
 
-// verified is the output of fmp receipts verify.
+// verified is the output of fmp receipts verify. JSON has the receipt's own fields and these in one
+// object, as wire.Receipt is embedded.
 type verified struct {
 	wire.Receipt
 	// Bytes is the size of the upload; nil where nothing proves it: the signature does not cover
@@ -43,7 +45,9 @@ type verified struct {
 }
 
 // newReceiptsVerifyCommand declares fmp receipts verify. The file itself says which of three it is:
-// the record of a withdrawal, the receipt of one, or that of an upload.
+// the record of a withdrawal, the receipt of one, or that of an upload. A record is a pool's,
+// signed by a key of a roster; both receipts are a server's. Wrong arguments are usage errors, and
+// faults of signature or content have exit code 1.
 func newReceiptsVerifyCommand() *cobra.Command {
 	var server, roster, upload string
 	cmd := &cobra.Command{
@@ -78,6 +82,7 @@ the server's operators, not from the receipt, which anybody could sign with a ke
 				"round's description, or --signed-by for the record of a withdrawal " +
 				"(fmp pool --record)")
 		}
+		// The bound of a record serves for all three kinds of files.
 		data, err := regularfile.ReadFile(args[0], pool.MaxWithdrawal)
 		if err != nil {
 			return usageError(fmt.Errorf("receipts verify: %w", err))
@@ -85,6 +90,8 @@ the server's operators, not from the receipt, which anybody could sign with a ke
 		if !json.Valid(data) {
 			return usageErrorf("receipts verify: %s is no receipt: it is not JSON", args[0])
 		}
+		// The kind is told by fields alone, before any signature: a wrong guess fails its
+		// verification.
 		read, by := verifyReceipt, server
 		switch record := pool.IsWithdrawal(data); {
 		case record != (roster != ""):
@@ -106,7 +113,8 @@ the server's operators, not from the receipt, which anybody could sign with a ke
 }
 
 // verifyReceipt verifies the receipt of an upload, and of a file of it if one is given. show prints
-// it once all holds.
+// it once all holds. The signature does not cover Bytes, so that a size that differs is an error
+// only beside the file.
 func verifyReceipt(cmd *cobra.Command, data []byte, server, upload string) (show func() error,
 	err error) {
 	r, err := wire.ReadReceipt(data, server)
@@ -128,7 +136,8 @@ func verifyReceipt(cmd *cobra.Command, data []byte, server, upload string) (show
 	return func() error { return v.print(cmd, "holds") }, nil
 }
 
-// verifyWithdrawal is verifyReceipt for the receipt of a withdrawal.
+// verifyWithdrawal is verifyReceipt for the receipt of a withdrawal. A withdrawal states no size,
+// so that the file's digest alone ties it to the upload.
 func verifyWithdrawal(cmd *cobra.Command, data []byte, server,
 	upload string) (func() error, error) {
 	w, err := wire.ReadWithdrawal(data, server)
@@ -150,7 +159,8 @@ func verifyWithdrawal(cmd *cobra.Command, data []byte, server,
 }
 
 // verifyRecord verifies the record of a withdrawal by a roster, and that it names an upload if one
-// is given.
+// is given. An upload is looked for by its digest, the sha256 of the whole message. A record
+// without the given upload is an error, also where its signature holds.
 func verifyRecord(cmd *cobra.Command, data []byte, roster, upload string) (func() error, error) {
 	signers, err := identity.LoadRoster(roster)
 	if err != nil {
@@ -207,7 +217,8 @@ func isOfFile(r *wire.Receipt, path string) (size int, err error) {
 
 // isOf returns an error unless a receipt, whose signature holds, is of a message. Digest, round,
 // client and client graph must be the message's. A message is decoded by the bounds of servers,
-// without a client graph to compare.
+// without a client graph to compare. The digest is compared first: a message of other bytes is not
+// decoded.
 func isOf(r *wire.Receipt, message []byte) error {
 	if digest := models.DigestBytes(message); digest != r.Upload {
 		return fmt.Errorf("it is of sha256 %s; the file has %s", r.Upload, digest)
@@ -215,6 +226,7 @@ func isOf(r *wire.Receipt, message []byte) error {
 	var round uint64
 	var client, graph string
 	if federate.IsRelease(message) {
+		// A release without a salt is taken, as earlier programs made them: its receipt holds too.
 		m, err := federate.DecodeRelease(message, federate.Expect{Unsalted: true})
 		if err != nil {
 			return err
@@ -234,7 +246,9 @@ func isOf(r *wire.Receipt, message []byte) error {
 	return nil
 }
 
-// print writes a receipt for people or programs.
+// print writes a receipt for people or programs. The word or words of the first line say how the
+// receipt came about. Only fields under the signature are printed, and the size where a file bore
+// it out.
 func (v *verified) print(cmd *cobra.Command, what string) error {
 	size := ""
 	if v.Bytes != nil {
@@ -249,7 +263,8 @@ func (v *verified) print(cmd *cobra.Command, what string) error {
 }
 
 // newReceiptsFetchCommand declares fmp receipts fetch. The receipt must be of the key's client, the
-// round and its graph: that of another client is signed as well.
+// round and its graph: that of another client is signed as well. The file is written once all of it
+// is checked. Without -o the receipt goes to standard output, as JSON with and without --json.
 func newReceiptsFetchCommand() *cobra.Command {
 	var path, ca, server, output string
 	var wait time.Duration
@@ -280,6 +295,7 @@ otherwise the key is what the server says.`,
 		if err != nil {
 			return err
 		}
+		// Without --server-key the description's own key is believed.
 		if server != "" && d.ServerKey != server {
 			return fmt.Errorf("receipts fetch: the server's key is %s; --server-key is %s",
 				d.ServerKey, server)
@@ -308,7 +324,8 @@ otherwise the key is what the server says.`,
 }
 
 // newWithdrawCommand declares fmp withdraw. A client whose withdrawal fails stops no other;
-// receipts are printed before the errors.
+// receipts are printed before the errors. Clients are withdrawn one by one, in the order of the
+// arguments.
 func newWithdrawCommand() *cobra.Command {
 	var path, ca string
 	var wait time.Duration
@@ -343,6 +360,7 @@ noise take nothing out.`,
 		if err != nil {
 			return err
 		}
+		// The key is compared here, so that a wrong file is told before any request is signed.
 		if d.ServerKey != key.PublicText() {
 			return usageErrorf("withdraw: the server's key is %s, and --key is %s: it is no key "+
 				"of this server", d.ServerKey, key.PublicText())
@@ -370,7 +388,8 @@ noise take nothing out.`,
 }
 
 // reach loads a key and asks the server at a URL which round it has. Errors have the command's
-// name. wait bounds how long a server that does not answer is asked again.
+// name. wait bounds how long a server that does not answer is asked again. With an error the key,
+// the client and the description may be nil or unfinished, and are not for use.
 func reach(cmd *cobra.Command, name, path, url, ca string,
 	wait time.Duration) (*identity.Key, *sender.Client, *wire.Description, error) {
 	key, err := identity.Load(path)

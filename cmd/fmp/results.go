@@ -34,13 +34,15 @@ func newResultsCommand() *cobra.Command {
 		newResultsReproducedCommand(), newResultsExportCommand(), newResultsPlotCommand(), newResultsMethodsCommand())
 }
 
-// listed is one line of `fmp results list`.
+// listed is one line of `fmp results list`. Tables are those that the filter of the command lets
+// through.
 type listed struct {
 	experiment.Summary
 	Tables []report.Table `json:"tables"`
 }
 
-// resultsFilter leaves some of a run's records out.
+// resultsFilter leaves some of a run's records out. Both names are exact, in the case of the
+// records; "" lets everything through.
 type resultsFilter struct{ partition, protocol string }
 
 // bind declares the flags; an empty one lets everything through.
@@ -53,7 +55,9 @@ func (f *resultsFilter) bind(cmd *cobra.Command) {
 }
 
 // check refuses a filter that lets nothing through of the records of all runs, which is a name
-// misspelt more often than not. Runs without records have no names to compare with.
+// misspelt more often than not. Runs without records have no names to compare with. Several runs
+// are checked as one: a name that one of them has is no error. Names stand in the order of their
+// first record.
 func (f *resultsFilter) check(runs ...[]experiment.Record) error {
 	var partitions, protocols []string
 	for _, rs := range runs {
@@ -78,7 +82,8 @@ func (f *resultsFilter) check(runs ...[]experiment.Record) error {
 	return nil
 }
 
-// drops reports whether the filter lets nothing of a partition and a protocol through.
+// drops reports whether the filter lets nothing of a partition and a protocol through. Fields are
+// compared with "and": a record passes where both names are its own or empty.
 func (f *resultsFilter) drops(partition, protocol string) bool {
 	return f.partition != "" && partition != f.partition || f.protocol != "" &&
 		protocol != f.protocol
@@ -91,7 +96,8 @@ func (f *resultsFilter) keep(rs []experiment.Record) []experiment.Record {
 }
 
 // tables summarises the records of the run in a folder that the filter lets through. Those of one
-// protocol have figures of the other's, such as the raw NLL.
+// protocol have figures of the other's, such as the raw NLL. The tables are made of all records and
+// dropped afterwards for that reason.
 func (f *resultsFilter) tables(dir string, rs []experiment.Record) ([]report.Table, error) {
 	m, err := experiment.ReadManifest(dir)
 	if err != nil {
@@ -103,7 +109,8 @@ func (f *resultsFilter) tables(dir string, rs []experiment.Record) ([]report.Tab
 }
 
 // runError adds to an error of reading the run at path which run was probably meant. It looks at
-// the folders beside a path that is not there.
+// the folders beside a path that is not there. The path is cleaned before it is compared, as the
+// names beside it are clean. A folder that is there and holds no run keeps its own error.
 func runError(path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, statErr := os.Stat(path); errors.Is(statErr, fs.ErrNotExist) {
@@ -123,7 +130,8 @@ func runError(path string, err error) error {
 }
 
 // newResultsListCommand declares fmp results list. Names of filters are looked for in all runs of
-// the folder, so that a misspelt one is told.
+// the folder, so that a misspelt one is told. A name that no data set has is a line on standard
+// error and an empty list, and no error.
 func newResultsListCommand() *cobra.Command {
 	var dataset, method string
 	var filter resultsFilter
@@ -177,6 +185,8 @@ one method (--method). A run that cannot be read is named at the end (exit code 
 			if dataset != "" && r.Dataset != dataset {
 				continue
 			}
+			// A run that had no records before the filter stays in the list: it may have just
+			// begun.
 			all := len(r.Records)
 			ts, err := filter.tables(r.Path, r.Records)
 			if err != nil {
@@ -196,7 +206,9 @@ one method (--method). A run that cannot be read is named at the end (exit code 
 }
 
 // runLines lists runs with one method's figures. A run without the method has one line, without
-// figures. A method with several tables, by partition and protocol, has a line for each.
+// figures. A method with several tables, by partition and protocol, has a line for each. Method
+// names are compared without case. Up to three methods are named, and more are counted, to keep the
+// line short. ACC, ECE and NLL are means over repeats.
 func runLines(w io.Writer, runs []listed, method string) {
 	fmt.Fprintf(w,
 		"run\tdate\tdata set\textractor\tmethods\tpartition\tsettings\t%s ACC\tECE\tNLL\n", method)
@@ -226,7 +238,8 @@ func runLines(w io.Writer, runs []listed, method string) {
 	}
 }
 
-// chosenParts are the columns and rows of tables that a reader asks for.
+// chosenParts are the columns and rows of tables that a reader asks for. report.Choose checks the
+// names, and an unknown one is an error.
 type chosenParts struct{ columns, rows []string }
 
 // bind declares the flags; none of a kind means all.
@@ -240,7 +253,8 @@ func (c *chosenParts) bind(cmd *cobra.Command) {
 }
 
 // newResultsShowCommand declares fmp results show. A report that cannot be written is told, and the
-// tables are printed nevertheless.
+// tables are printed nevertheless. Notes are of three sources: the manifest, the records' scopes,
+// and tuned settings at an end of their grid.
 func newResultsShowCommand() *cobra.Command {
 	var wide bool
 	var parts chosenParts
@@ -261,6 +275,8 @@ func newResultsShowCommand() *cobra.Command {
 			return runError(args[0], err)
 		}
 		ts, err := report.Write(args[0])
+		// report.Write returns tables beside an error where they are known and a file cannot be
+		// written.
 		if ts == nil && err != nil {
 			return usageError(err)
 		}
@@ -287,7 +303,8 @@ func newResultsShowCommand() *cobra.Command {
 }
 
 // newResultsCompareCommand declares fmp results compare. With m differences, each interval has the
-// confidence 1 - .05/m (Bonferroni), so that all hold together with 95%.
+// confidence 1 - .05/m (Bonferroni), so that all hold together with 95%. It bounds the probability
+// of any miss by the sum of all (Boole's inequality), whatever their dependence.
 func newResultsCompareCommand() *cobra.Command {
 	var wide bool
 	var method string
@@ -330,6 +347,7 @@ and column hold together with 95% (Bonferroni); --correct none gives each its ow
 		}
 		var ds []report.Difference
 		if len(args) > 1 {
+			// The first run is the one that the others are compared with.
 			ds, err = report.CompareRuns(args, filter.keep, correct != "none")
 		} else {
 			var m *experiment.Manifest
@@ -345,7 +363,8 @@ and column hold together with 95% (Bonferroni); --correct none gives each its ow
 	return cmd
 }
 
-// read reads finished runs, and checks that they hold the filter's columns.
+// read reads finished runs, and checks that they hold the filter's columns. Records come in the
+// order of the directories, whole: the filter is only checked here.
 func (f *resultsFilter) read(dirs []string) ([][]experiment.Record, error) {
 	var runs [][]experiment.Record
 	for _, dir := range dirs {
@@ -359,7 +378,8 @@ func (f *resultsFilter) read(dirs []string) ([][]experiment.Record, error) {
 }
 
 // newResultsExportCommand declares fmp results export. Files of a run's own report are no output:
-// they would be lost.
+// they would be lost. The guard looks for run.json beside the file, and not for the runs in the
+// arguments alone.
 func newResultsExportCommand() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
@@ -394,6 +414,7 @@ of the lines, and stand in the titles of the tables. --columns and --rows are fo
 		if err != nil {
 			return err
 		}
+		// values[i] belongs to args[i], and each has one text a key.
 		keys, values, err := experiment.Varied(args)
 		if err != nil {
 			return usageError(err)
@@ -429,7 +450,9 @@ of the lines, and stand in the titles of the tables. --columns and --rows are fo
 	return cmd
 }
 
-// writeAs writes the file of --output in the form that its extension names.
+// writeAs writes the file of --output in the form that its extension names. The extension is
+// compared without case. The file is there whole or not at all. forms has at least one entry, whose
+// keys begin with a dot.
 func writeAs(file string, forms map[string]func(io.Writer) error) error {
 	write := forms[strings.ToLower(filepath.Ext(file))]
 	if ends := suggest.Or(slices.Sorted(maps.Keys(forms))...); file == "" {
@@ -440,7 +463,8 @@ func writeAs(file string, forms map[string]func(io.Writer) error) error {
 	return atomicfile.Write(file, write)
 }
 
-// described is a method as `fmp results methods --json` tells it.
+// described is a method as `fmp results methods --json` tells it. Title tells the method in words,
+// and Cite names its paper.
 type described struct {
 	Name  string `json:"name"`
 	Group string `json:"group"`
@@ -458,7 +482,8 @@ type tunedSetting struct {
 	Values []float64 `json:"values"`
 }
 
-// describe tells a method by its own account ([rival.Info]).
+// describe tells a method by its own account ([rival.Info]). The first tuned setting is Param with
+// its Grid; More has the others.
 func describe(m rival.Method) described {
 	i := m.Info()
 	d := described{Name: i.Name, Group: string(i.Group), Title: i.Title, Cite: i.Cite}
@@ -477,7 +502,8 @@ func describe(m rival.Method) described {
 	return d
 }
 
-// newResultsMethodsCommand declares fmp results methods. Names are taken in any case.
+// newResultsMethodsCommand declares fmp results methods. Names are taken in any case. An unknown
+// name is an error, and nothing is printed.
 func newResultsMethodsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "methods [METHOD...]",
@@ -528,7 +554,8 @@ func printMethods(b *strings.Builder, methods []described) {
 }
 
 // newResultsPlotCommand declares fmp results plot. Runs that differ in a further setting are
-// refused: a line would join points of two experiments.
+// refused: a line would join points of two experiments. All of it is checked before the file is
+// written: axis, column, rows and further settings.
 func newResultsPlotCommand() *cobra.Command {
 	var file, x, y string
 	var rows []string
@@ -562,6 +589,7 @@ a column of a journal, 3.5 inches; the colours can be told apart with every kind
 		if err != nil {
 			return usageError(err)
 		}
+		// The only setting in which the runs differ needs no naming.
 		if x == "" && len(keys) == 1 {
 			x = keys[0]
 		}
@@ -571,6 +599,7 @@ a column of a journal, 3.5 inches; the colours can be told apart with every kind
 		}
 		var at []report.At
 		for i, dir := range args {
+			// Values are texts; report.Lines decides whether they are numbers along the axis.
 			value, known, err := experiment.Setting(dir, x)
 			if err == nil && value == "" {
 				err = fmt.Errorf("--x is %q, which is no setting%s", clip(x),
@@ -610,7 +639,8 @@ a column of a journal, 3.5 inches; the colours can be told apart with every kind
 // differing returns the settings in which runs differ: those that decide a figure, and the data
 // set, which a table has in its title and a line has not. The data set is one of them where names
 // differ, or digests of images that no setting accounts for. Settings that decide no figure, such
-// as threads and paths, are none of them.
+// as threads and paths, are none of them. Names and images are compared with those of the first
+// run.
 func differing(dirs []string) ([]string, error) {
 	keys, _, err := experiment.Varied(dirs)
 	if err != nil {
@@ -642,7 +672,9 @@ func differing(dirs []string) ([]string, error) {
 
 // apart returns the keys of settings that must not differ along setting x. Models follow the
 // extractor that they are made behind, and a data set has settings of its own: its parts, its
-// extractor, and those with a value that suits it ([option.FillDefaults]).
+// extractor, and those with a value that suits it ([option.FillDefaults]). keys stays as it is.
+// These settings follow from the data set or the extractor, so that a line along either may have
+// them differ.
 func apart(keys []string, x string) []string {
 	return slices.DeleteFunc(slices.Clone(keys), func(k string) bool {
 		model := strings.HasSuffix(k, ".model")

@@ -10,7 +10,9 @@ import (
 	"fmp/pipeline/lab/experiment"
 )
 
-// newResultsReproducedCommand declares fmp results reproduced.
+// newResultsReproducedCommand declares fmp results reproduced. KEPT is the reference: cells that
+// MADE lacks are not counted. Changed cells end it with exit code 1 and no further message, as each
+// has a line of its own.
 func newResultsReproducedCommand() *cobra.Command {
 	var all resultsFilter // of no partition and protocol
 	cmd := &cobra.Command{
@@ -35,6 +37,8 @@ Settings, models and data in which the runs differ are named.`,
 		if err != nil {
 			return usageError(err)
 		}
+		// The report is printed first, and with --json as well, so that exit code 1 explains
+		// itself.
 		err = show(cmd, r, func(w io.Writer) error { return printReproduced(w, r) })
 		if err != nil {
 			return err
@@ -47,7 +51,9 @@ Settings, models and data in which the runs differ are named.`,
 	return cmd
 }
 
-// printReproduced writes r for people.
+// printReproduced writes r for people. A changed cell has a line with both NLLs and the names of
+// three figures at most. Runs that differ in settings, models or data end with a line that says in
+// which.
 func printReproduced(w io.Writer, r *experiment.Reproduced) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: of %d cells %d equal, %d close, %d changed\n", r.Kept, r.Cells, r.Equal,

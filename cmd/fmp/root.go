@@ -17,7 +17,8 @@ import (
 	"fmp/onnx/suggest"
 )
 
-// newRootCommand is the whole program, which prints to stdout: every command is listed here.
+// newRootCommand is the whole program, which prints to stdout: every command is listed here. It may
+// be called again, as tests do.
 func newRootCommand(stdout io.Writer) *cobra.Command {
 	cobra.EnableCommandSorting = false // the list below has an order
 	root := &cobra.Command{
@@ -84,7 +85,8 @@ program.`,
 	return root
 }
 
-// group gives a command that only has subcommands these.
+// group gives a command that only has subcommands these. Without a subcommand it prints its help
+// and succeeds.
 func group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
 	cmd.Args = unknownCommand
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
@@ -114,7 +116,8 @@ func newONNXCommand() *cobra.Command {
 }
 
 // unknownCommand refuses arguments of a command that only has subcommands, suggesting the nearest.
-// Without arguments it accepts: such a command prints its help.
+// Without arguments it accepts: such a command prints its help. The names of hidden commands are
+// suggested too.
 func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -131,7 +134,8 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 }
 
 // flagError words cobra's complaint about a flag, with the nearest flag where one was mistyped. A
-// flag of a setting is known by its key and, where the command reads that, by its short name.
+// flag of a setting is known by its key and, where the command reads that, by its short name. Every
+// such error is a usage error (exit code 2).
 func flagError(cmd *cobra.Command, err error) error {
 	msg := err.Error()
 	var bad *pflag.InvalidValueError
@@ -171,16 +175,17 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usageErrorf("%s; %s --help lists what is allowed", msg, cmd.CommandPath())
 }
 
-// outFlag declares the flag of the file that a command writes, whose short name is -o.
+// outFlag declares the flag of the file that a command writes, whose short name is -o. usual is the
+// default, "" for none. The flag is marked as an output, so that outputs.Check guards its file.
 func outFlag(cmd *cobra.Command, to *string, name, usual, usage string) {
 	cmd.Flags().StringVarP(to, name, "o", usual, usage)
 	outputs.Files(cmd.Flags(), name)
 }
 
-// jsonFlag declares the flag by which a command prints JSON.
+// jsonFlag declares the flag by which a command prints JSON. Without it output is text for people.
 func jsonFlag(cmd *cobra.Command, usage string) { cmd.Flags().Bool("json", false, usage) }
 
-// wantsJSON reports whether a command is to print JSON.
+// wantsJSON reports whether a command is to print JSON. A command without the flag never does.
 func wantsJSON(cmd *cobra.Command) bool {
 	given, _ := cmd.Flags().GetBool("json")
 	return given
@@ -194,7 +199,8 @@ func show(cmd *cobra.Command, v any, text func(io.Writer) error) error {
 	return text(cmd.OutOrStdout())
 }
 
-// tabulate prints v as JSON, or lines whose cells, parted by tabs, stand under each other.
+// tabulate prints v as JSON, or lines whose cells, parted by tabs, stand under each other. Cells
+// are parted by two spaces at least.
 func tabulate(cmd *cobra.Command, v any, lines func(w io.Writer)) error {
 	return show(cmd, v, func(out io.Writer) error {
 		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -203,7 +209,8 @@ func tabulate(cmd *cobra.Command, v any, lines func(w io.Writer)) error {
 	})
 }
 
-// tell prints v as JSON, or a text that is put together.
+// tell prints v as JSON, or a text that is put together. The text is written in one call, so that
+// it is there whole or the error is told.
 func tell(cmd *cobra.Command, v any, text func(b *strings.Builder)) error {
 	return show(cmd, v, func(w io.Writer) error {
 		var b strings.Builder
@@ -213,13 +220,14 @@ func tell(cmd *cobra.Command, v any, text func(b *strings.Builder)) error {
 	})
 }
 
-// say prints v as JSON, or the formatted text.
+// say prints v as JSON, or the formatted text. v is for programs and the text for people: both tell
+// the same.
 func say(cmd *cobra.Command, v any, format string, a ...any) error {
 	return tell(cmd, v, func(b *strings.Builder) { fmt.Fprintf(b, format, a...) })
 }
 
 // line prints formatted text in which names that others chose begin no line of their own: ends of
-// lines within texts become U+FFFD.
+// lines within texts become U+FFFD. Values that are no texts are printed as they are.
 func line(w io.Writer, format string, a ...any) {
 	a = slices.Clone(a)
 	for i, x := range a {
@@ -240,7 +248,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 }
 
 // rangeArgs wants at least lo and at most hi positional arguments of one kind; hi 0 means no bound.
-// lo 0 and hi 1 is an optional argument.
+// lo 0 and hi 1 is an optional argument. name is the kind of the arguments, for the error.
 func rangeArgs(lo, hi int, name string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) >= lo && (hi == 0 || len(args) <= hi) {
@@ -268,7 +276,8 @@ func numberOfArgs(n int) string {
 	return fmt.Sprintf("%d arguments", n)
 }
 
-// exactArgs wants the named positional arguments, no more and no fewer.
+// exactArgs wants the named positional arguments, no more and no fewer. Names are printed in the
+// error, in their order.
 func exactArgs(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == len(names) {
@@ -280,7 +289,8 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 }
 
 // expanding has the commands of uploads and runs take patterns for the files that they match:
-// shells of Windows leave that to programs. Checks of arguments see the files, too.
+// shells of Windows leave that to programs. Checks of arguments see the files, too. system is a
+// GOOS.
 func expanding(system string, cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		expanding(system, c)
@@ -302,7 +312,8 @@ func expanding(system string, cmd *cobra.Command) {
 	cmd.Args, cmd.RunE = then(check), then(run)
 }
 
-// expand puts the files that a pattern matches in its place.
+// expand puts the files that a pattern matches in its place. A pattern without a match is an error,
+// since no name on Windows holds * or ?.
 func expand(args []string) (out []string, err error) {
 	for _, a := range args {
 		names := []string{a}

@@ -43,7 +43,8 @@ func bindWide(cmd *cobra.Command, wide *bool) {
 }
 
 // newRunCommand declares fmp run. --alpha with homogeneous clients is refused as a flag alone:
-// files and environment are shared by runs.
+// files and environment are shared by runs. A settings file may hold federation.alpha beside
+// homogeneous clients, for runs of both kinds.
 func newRunCommand() *cobra.Command {
 	var wide, keep bool
 	var splits string
@@ -88,6 +89,8 @@ rounds).`,
 	outputs.Made(cmd.Flags(), "export-splits")
 	bindWide(cmd, &wide)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		// The source of a setting tells a flag from a file, which flags.Changed would too but for
+		// --set.
 		if cfg.Federation.Partition == "homogeneous" &&
 			slices.ContainsFunc(s.list, func(x setting) bool {
 				return x.Key == "federation.alpha" && strings.HasPrefix(x.Source, "flag")
@@ -99,6 +102,7 @@ rounds).`,
 		if err != nil {
 			return err
 		}
+		// It acts on the text alone: JSON has every figure.
 		out.wide = wide
 		return show(cmd, out, out.print)
 	}
@@ -121,7 +125,7 @@ func (o *runOutput) print(w io.Writer) error {
 }
 
 // runExperiment does a whole run: images, features, methods, tables. Settings are checked before an
-// engine is opened.
+// engine is opened. Ctrl-C leaves the finished cells in the run directory.
 func runExperiment(cmd *cobra.Command, cfg experiment.Config, keep bool,
 	splits string) (*runOutput, error) {
 	if _, err := experiment.Cells(&cfg); err != nil {
@@ -138,7 +142,8 @@ func runExperiment(cmd *cobra.Command, cfg experiment.Config, keep bool,
 	return r.run(cmd.Context(), cfg, nil, bar.work)
 }
 
-// runner makes runs with one engine. A grid calls run from several goroutines.
+// runner makes runs with one engine. A grid calls run from several goroutines. All fields are read
+// alone once it is made, so that calls of run may go on at once.
 type runner struct {
 	eng      engine.Engine
 	versions map[string]string
@@ -159,6 +164,7 @@ func newRunner(ctx context.Context, cfg settings.Engine, stderr io.Writer) (*run
 	v := buildinfo.Read()
 	r := &runner{eng: eng, versions: map[string]string{"fmp": v.Version, "go": v.Go,
 		"platform": v.Platform, "engine": eng.Name()}}
+	// A build outside of Git has no revision.
 	if v.Revision != "" {
 		r.versions["revision"] = v.Revision
 	}
@@ -169,7 +175,8 @@ func newRunner(ctx context.Context, cfg settings.Engine, stderr io.Writer) (*run
 }
 
 // run makes a run, or takes over the files that a worker made of it, if there are any. Cells that
-// the run directory has are not done again.
+// the run directory has are not done again. The directory is locked from Open to the end. The
+// report is written last: a grid that goes on writes it again where its page is missing.
 func (r *runner) run(ctx context.Context, cfg experiment.Config, made map[string][]byte,
 	progress experiment.Progress) (*runOutput, error) {
 	p, err := r.shared.Prepare(ctx, cfg, r.eng, r.versions, progress)
@@ -179,9 +186,12 @@ func (r *runner) run(ctx context.Context, cfg experiment.Config, made map[string
 	defer p.Close()
 	path := p.Config.Output.Dir
 	if path == "" {
+		// Eight digits of the identity keep runs of other settings apart, and lead the same command
+		// to the same folder.
 		path = filepath.Join("runs", fmt.Sprintf("%s-%.8s",
 			strings.Map(fileRune, p.Config.Dataset.Label()), p.Manifest.Identity))
 	}
+	// The worker's files are checked against this machine's own identity of the run.
 	if made != nil {
 		if err := experiment.Deliver(path, made, p.Config, p.Manifest); err != nil {
 			return nil, usageError(err)
@@ -195,12 +205,14 @@ func (r *runner) run(ctx context.Context, cfg experiment.Config, made map[string
 	out := &runOutput{Directory: path, Identity: p.Manifest.Identity, Notes: p.Manifest.Notes}
 	// Of a grid that goes on, runs with all their files are left as they are.
 	_, err = os.Stat(filepath.Join(path, report.PageFile))
+	// The page is the last file of a run, so that its presence means all of them.
 	out.resumed = err == nil && r.shared != nil && dir.Finished()
 	if r.splits != "" {
 		if err := experiment.ExportSplits(ctx, p, dir, r.splits); err != nil {
 			return nil, usageError(fmt.Errorf("--export-splits: %w", err))
 		}
 	}
+	// Cells that the directory has are read and not computed.
 	rs, err := experiment.Run(ctx, p.Config, p.Data, p.Tools, dir, progress)
 	if err != nil {
 		return nil, err
@@ -213,10 +225,12 @@ func (r *runner) run(ctx context.Context, cfg experiment.Config, made map[string
 	if out.Costs, err = experiment.ReadCosts(path); err != nil {
 		return nil, err
 	}
+	// Tables are computed again from the records, and no file is written.
 	if out.resumed {
 		out.Tables, err = report.Tables(rs, &p.Manifest)
 		return out, err
 	}
+	// It is a file of details, made once.
 	if err := experiment.Inspect(ctx, p, dir); err != nil {
 		return nil, err
 	}
@@ -225,13 +239,15 @@ func (r *runner) run(ctx context.Context, cfg experiment.Config, made map[string
 			return nil, fmt.Errorf("--keep-models: %w", err)
 		}
 	}
+	// The report counts as one thread of a grid's.
 	return out, r.shared.Do(ctx, 1, func() (err error) {
 		out.Tables, err = report.Write(path)
 		return err
 	})
 }
 
-// fileRune keeps characters that any file system takes in a name.
+// fileRune keeps characters that any file system takes in a name. Others become "_", also letters
+// beyond ASCII.
 func fileRune(r rune) rune {
 	if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' {
 		return r
@@ -282,6 +298,7 @@ stands under each protocol of the run, as its settings are its author's own.`,
 	bindWide(cmd, &wide)
 	offers(cmd, "group", "local", "centralised", "one-shot", "baseline")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		// Where both are missing either one is told.
 		for flag, v := range map[string]string{"run": run, "name": o.Name} {
 			if v == "" {
 				return usageErrorf("say with --%s %s", flag,
@@ -298,6 +315,8 @@ stands under each protocol of the run, as its settings are its author's own.`,
 		if err != nil {
 			return runError(run, err)
 		}
+		// The manifest of the run is read first, so that a wrong --run is told before predictions
+		// are read.
 		o.Path = args[0]
 		notes, err := experiment.ScoreOutside(cmd.Context(), run, o)
 		if err != nil {
@@ -315,7 +334,8 @@ stands under each protocol of the run, as its settings are its author's own.`,
 }
 
 // lookupMethod returns the name of a method of the program, or of one that the records have from
-// outside. Case is ignored in both.
+// outside. Case is ignored in both. The program's own methods go before those from outside. The
+// error of an unknown name is that of rival.Lookup, and lists no method from outside.
 func lookupMethod(name string, runs ...[]experiment.Record) (string, error) {
 	m, err := rival.Lookup(name)
 	if err == nil {

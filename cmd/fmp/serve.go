@@ -35,10 +35,11 @@ import (
 )
 
 // maxToken bounds a file with a token, and maxLow the threshold of low disk space: 1 PiB in MiB.
+// The bound on low keeps MiB shifted by 20 bits within an int64.
 const maxToken, maxLow = 4 << 10, 1 << 30
 
 // serveFlags are those of fmp serve that are no settings. check fills in defaults, and reads the
-// tokens that files hold.
+// tokens that files hold. serveRound copies them into its server, which may change its own.
 type serveFlags struct {
 	// file, cert, key and token are files, and state is a folder.
 	file, address, state, cert, key, token string
@@ -55,7 +56,8 @@ type serveFlags struct {
 	reject float64
 }
 
-// bindStore declares the flags that say where NATS is, for the server and for workers.
+// bindStore declares the flags that say where NATS is, for the server and for workers. The token's
+// file is read by checkStore.
 func bindStore(cmd *cobra.Command, o *store.Options, token *string) {
 	f := cmd.Flags()
 	f.StringVar(&o.URL, "nats",
@@ -67,7 +69,8 @@ func bindStore(cmd *cobra.Command, o *store.Options, token *string) {
 		"`FILE` with the token of NATS servers, or of workers that --nats-listen lets in")
 }
 
-// bindHosts declares the flag of the names under which a proxy passes requests on.
+// bindHosts declares the flag of the names under which a proxy passes requests on. It guards
+// against DNS rebinding: a page of another site cannot reach a loopback server by its own name.
 func bindHosts(f *pflag.FlagSet, to *[]string) {
 	f.StringSliceVar(to, "host", nil, "`NAME` that a proxy's clients ask for, where --listen is "+
 		"loopback: requests for other names than localhost are refused")
@@ -96,7 +99,8 @@ needed. A roster is needed everywhere.
 OTEL_EXPORTER_OTLP_ENDPOINT names a collector of OpenTelemetry for traces (docs/federate.md).`
 
 // newServeCommand declares fmp serve. Its settings are resolved once the round file is read, as
-// they are over the file's.
+// they are over the file's. Nothing is opened and no address taken before flags, round file and
+// settings hold.
 func newServeCommand() *cobra.Command {
 	var o serveFlags
 	cfg := option.Default[poolSettings]()
@@ -177,7 +181,8 @@ func newServeCommand() *cobra.Command {
 }
 
 // resolveOver reads settings over the options of a round file. The file's values take the place of
-// defaults, and flags and environment that of the file's.
+// defaults, and flags and environment that of the file's. o is changed, and cfg is only the place
+// of the resolving.
 func (s *resolver) resolveOver(o *pool.Options, cfg *poolSettings) error {
 	cfg.Options = *o
 	if err := s.resolve(); err != nil {
@@ -189,7 +194,8 @@ func (s *resolver) resolveOver(o *pool.Options, cfg *poolSettings) error {
 }
 
 // readToken reads a secret from the file that a flag names. An empty path is an empty secret.
-// Spaces around it are no part of it, and less than 16 bytes are too few to be drawn at random.
+// Spaces around it are no part of it, and less than 16 bytes are too few to be drawn at random. The
+// error names the file and its length, and nothing of its content.
 func readToken(flag, path string) (string, error) {
 	if path == "" {
 		return "", nil
@@ -209,7 +215,7 @@ func readToken(flag, path string) (string, error) {
 // check reports missing flags, fills in defaults, and reads the readers' token. Off loopback it
 // asks for a certificate and a token: the status, the classifier and predictions would be
 // anybody's. It reads the files of tokens, which must be their owner's alone to read, and no other
-// file.
+// file. It is called once, as it changes the flags.
 func (o *serveFlags) check() error {
 	if o.file == "" {
 		return errors.New("serve: --round is missing; docs/federate.md shows a round file")
@@ -234,6 +240,7 @@ func (o *serveFlags) check() error {
 		return fmt.Errorf("serve: --listen %s is not loopback; there give --tls-cert, --tls-key "+
 			"and --token-file", o.address)
 	}
+	// A private key that others can read is refused before it is used.
 	if o.key != "" {
 		if err := identity.CheckSecret(o.key); err != nil {
 			return fmt.Errorf("serve: --tls-key: %w", err)
@@ -245,7 +252,8 @@ func (o *serveFlags) check() error {
 }
 
 // checkStore returns a fault in the flags of NATS, for a server that leaves work to workers or does
-// not, and reads the token. Passwords in an address would stand in lists of processes.
+// not, and reads the token. Passwords in an address would stand in lists of processes. o gets the
+// token. --nats-listen is on loopback alone, as its server has no TLS.
 func checkStore(o *store.Options, tokenFile string, workers bool) error {
 	if o.Replicas < 1 || o.Replicas > 5 || (o.Replicas > 1 && o.URL == "") {
 		return fmt.Errorf("--nats-replicas %d; allowed are 1 to 5, and more than 1 with --nats",
@@ -268,7 +276,7 @@ func checkStore(o *store.Options, tokenFile string, workers bool) error {
 }
 
 // server is a round's server while it is put together: the parts that its handlers and its sampling
-// need.
+// need. Fields are set by serveRound in its order, and read alone once the service runs.
 type server struct {
 	serveFlags
 	round   *round.Round
@@ -348,7 +356,8 @@ func serveRound(cmd *cobra.Command, r *round.Round, cfg settings.Engine, o serve
 	return s.listen(cmd, svc, slog.NewLogLogger(handler, slog.LevelDebug))
 }
 
-// warnLate warns of a round whose deadline has passed.
+// warnLate warns of a round whose deadline has passed. Such a round may be opened on purpose, to
+// hand out its classifier.
 func (s *server) warnLate(now time.Time) {
 	d := s.round.Deadline.Time
 	if !now.After(d) {
@@ -363,7 +372,8 @@ func (s *server) warnLate(now time.Time) {
 		"the deadline, "+d.Format(time.RFC3339)+", has passed: "+uploads)
 }
 
-// checkWork refuses work that a round does not leave to workers.
+// checkWork refuses work that a round does not leave to workers. --workers and --merge need a store
+// that workers reach, which check has seen to.
 func (o *serveFlags) checkWork(private bool) error {
 	switch {
 	case (o.workers || o.merge) && private:
@@ -376,13 +386,15 @@ func (o *serveFlags) checkWork(private bool) error {
 	return nil
 }
 
-// openStore opens the round's state and holds it, as one process at a time works on one.
+// openStore opens the round's state and holds it, as one process at a time works on one. After an
+// error the store is closed.
 func (s *server) openStore(ctx context.Context) (err error) {
 	s.nats.Dir, s.nats.Largest, s.nats.Log = s.state, int64(s.round.Bounds.Bytes), s.log
 	s.store, err = store.Open(ctx, store.Name(s.round.Round, s.round.Client.Digest), s.nats)
 	if err != nil {
 		return err
 	}
+	// The hold is renewed while the server runs; lost tells where another server took it.
 	if s.lost, err = s.store.Hold(ctx, s.signer.PublicText(), s.log); err == nil {
 		err = s.store.Alone(ctx, s.round.Round, s.signer.PublicText())
 		if errors.Is(err, store.ErrGraph) {
@@ -411,7 +423,8 @@ func openTracer(program string, log *slog.Logger) (*trace.Tracer, func(), error)
 
 // openQueue gives the sampling to workers, where the server leaves it to them. Predictors go to
 // them as bytes, as workers have no files of this machine. An option that is a word names no file.
-// Work that adds up is of class means and moments: points of an embedding have no sum.
+// Work that adds up is of class means and moments: points of an embedding have no sum. The queue
+// has the round's graph as bytes, and its options without paths.
 func (s *server) openQueue(ctx context.Context) (err error) {
 	if !s.workers && !s.merge {
 		return nil
@@ -420,6 +433,7 @@ func (s *server) openQueue(ctx context.Context) (err error) {
 		return usageErrorf("serve: round: corpus does not go with --workers: moments are pooled " +
 			"here, leave --workers out")
 	}
+	// Bytes is set in client graphs of moments alone.
 	if c := s.pooling.client; s.merge && !c.ClassMeans && c.Bytes == 0 {
 		return usageErrorf("serve: --merge is of rounds of class means or moments, and the " +
 			"client graph makes points of an embedding, which do not add up; leave --merge out")

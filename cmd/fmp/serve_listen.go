@@ -24,7 +24,9 @@ import (
 
 // listen answers requests and runs the round until the context ends. Its end by the context is no
 // error; the end of the server, of the round's loop or of the hold on the state is. The address is
-// taken before the certificate is made, so that a port in use leaves no file.
+// taken before the certificate is made, so that a port in use leaves no file. Work in progress has
+// half of interrupt.Grace to end. The line with the address is on standard output, for programs
+// that start the server.
 func (s *server) listen(cmd *cobra.Command, svc *service.Server, complaints *log.Logger) error {
 	ctx := cmd.Context()
 	l, err := net.Listen("tcp", s.address)
@@ -46,9 +48,11 @@ func (s *server) listen(cmd *cobra.Command, svc *service.Server, complaints *log
 	l = &acceptor{Listener: l, log: s.log}
 	srv := service.HTTPServer(svc.Handler(), complaints, s.hosts...)
 	// Room for both: neither waits for a reader once the other has failed.
+	//
 	failed := make(chan error, 2)
 	work, stop := context.WithCancel(ctx)
 	defer stop()
+	// Its loop ends with work, which is cancelled when this function returns.
 	go func() { failed <- svc.Run(work) }()
 	go watchRoster(work, rosterEvery, s.round, svc.Admit, s.log)
 	scheme := "http"
@@ -79,14 +83,16 @@ func (s *server) listen(cmd *cobra.Command, svc *service.Server, complaints *log
 }
 
 // acceptor says in the log, once a minute at most, that connections cannot be taken. A server that
-// runs out of files answers nobody, and would say nothing of it.
+// runs out of files answers nobody, and would say nothing of it. said is the time of the last line,
+// and needs no lock as one goroutine accepts.
 type acceptor struct {
 	net.Listener
 	log  *slog.Logger
 	said time.Time
 }
 
-// Accept implements [net.Listener], for one caller at a time.
+// Accept implements [net.Listener], for one caller at a time. A listener that was closed is no
+// fault.
 func (a *acceptor) Accept() (net.Conn, error) {
 	c, err := a.Listener.Accept()
 	if err != nil && !errors.Is(err, net.ErrClosed) && time.Since(a.said) >= time.Minute {
@@ -97,7 +103,7 @@ func (a *acceptor) Accept() (net.Conn, error) {
 }
 
 // reached returns the host that --listen names, which a certificate may cover, with the port that
-// was taken.
+// was taken. An address without a host is printed as the listener has it.
 func reached(address string, taken net.Addr) string {
 	host, _, err := net.SplitHostPort(address)
 	if tcp, ok := taken.(*net.TCPAddr); ok && err == nil && host != "" {
@@ -107,17 +113,19 @@ func reached(address string, taken net.Addr) string {
 }
 
 // rosterEvery is how often the files of the roster and the certificate are looked at; a change is
-// taken at the second look that finds it.
+// taken at the second look that finds it. A change is therefore read two to four seconds after the
+// writing has ended.
 const rosterEvery = 2 * time.Second
 
-// watchedFiles are files that are read together when one has changed.
+// watchedFiles are files that are read together when one has changed. It is of one goroutine.
 type watchedFiles struct {
 	paths       []string
 	taken, last string // stamps: of the files as they were read last, and of the last look
 }
 
 // stamp tells the files' contents by their times and sizes. A file that is not there has its error
-// for a stamp, so that its coming is a change.
+// for a stamp, so that its coming is a change. Contents are not read: a change that keeps time and
+// size is missed.
 func (f *watchedFiles) stamp() (text string) {
 	for _, path := range f.paths {
 		info, err := os.Stat(path)
@@ -146,7 +154,7 @@ func (f *watchedFiles) settled() bool {
 // follow calls read when the files have changed, until the context ends. Where it fails the files
 // are looked at again, as the fault may be a moment's. failed is told once, until file or fault
 // changes. each is called before every look. It does not return before the context ends, so that
-// callers give it a goroutine.
+// callers give it a goroutine. failed is called by the same goroutine as read.
 func (f *watchedFiles) follow(ctx context.Context, every time.Duration, each func(),
 	read func() error, failed func(error)) {
 	f.last = f.stamp()
@@ -175,7 +183,8 @@ func (f *watchedFiles) follow(ctx context.Context, every time.Duration, each fun
 
 // watchRoster reads the roster again when its file has changed, and at the start, as it may have
 // changed since the round was loaded. One that cannot be read leaves the last in place, until it
-// can. admit is called for other clients alone.
+// can. admit is called for other clients alone. A client that is struck off keeps its upload in the
+// round.
 func watchRoster(ctx context.Context, every time.Duration, r *round.Round,
 	admit func(*identity.Roster), log *slog.Logger) {
 	f, holds := watchedFiles{paths: []string{r.Roster}}, r.Clients
@@ -192,7 +201,8 @@ func watchRoster(ctx context.Context, every time.Duration, r *round.Round,
 }
 
 // serverKey reads the key that signs receipts, made at the first start. Clients sign for it, so
-// that a state keeps it for good. The file is its owner's alone to read.
+// that a state keeps it for good. The file is its owner's alone to read. Any other fault of the
+// file is an error: a new key would be another server to clients.
 func serverKey(path string) (*identity.Key, error) {
 	k, err := identity.Load(path)
 	if !errors.Is(err, fs.ErrNotExist) {

@@ -26,7 +26,8 @@ import (
 	"fmp/pipeline/privacy"
 )
 
-// pooling makes classifiers of a round's uploads, as fmp pool does.
+// pooling makes classifiers of a round's uploads, as fmp pool does. It is not changed once
+// newPooling, openQueue and serveRound have filled it in.
 type pooling struct {
 	// graph and client are the round's client graph and its manifest.
 	graph  *onnx.Model
@@ -43,6 +44,7 @@ type pooling struct {
 
 // newPooling reads the files of a round's options, and tries these on an example of no images. Its
 // errors are of the round file: options that contradict each other or do not fit the client graph.
+// The pooling is of no use beside an error.
 func newPooling(r *round.Round, eng engine.Engine) (*pooling, error) {
 	p := &pooling{eng: eng, client: r.Client, options: r.Options}
 	var err error
@@ -70,7 +72,7 @@ func newPooling(r *round.Round, eng engine.Engine) (*pooling, error) {
 }
 
 // check refuses uploads that no images give. In a private round it accepts all, as messages of
-// another kind come there.
+// another kind come there. The service asks it of each upload that comes.
 func (p *pooling) check(u *federate.Upload) error {
 	if p.example == nil {
 		return nil
@@ -81,7 +83,7 @@ func (p *pooling) check(u *federate.Upload) error {
 	return nil
 }
 
-// summary is the account of a version.
+// summary is the account of a version. Texts without a value are left out of the JSON.
 type summary struct {
 	Samples  int    `json:"samples"`
 	Suspects int    `json:"suspects"` // clients that are honest with less than one half
@@ -103,7 +105,7 @@ type summary struct {
 	NoSets string `json:"sets_missing,omitempty"`
 }
 
-// warnings are those of a version.
+// warnings are those of a version. They go with the version that they are of.
 func (s *summary) warnings() (out []string) {
 	if s.Heavy != "" {
 		out = append(out, s.Heavy)
@@ -117,7 +119,8 @@ func (s *summary) warnings() (out []string) {
 	return out
 }
 
-// sweep deletes the remainders of jobs of this round.
+// sweep deletes the remainders of jobs of this round. It stops at the first error, and the next
+// sweep goes on.
 func (p *pooling) sweep(ctx context.Context) error {
 	for _, q := range []*work.Queue{p.queue, p.mergers} {
 		if q == nil {
@@ -132,7 +135,7 @@ func (p *pooling) sweep(ctx context.Context) error {
 
 // merged pools uploads that workers merge. The members come back by ascending names, with the
 // probability that each is honest and, of uploads that stayed whole, the images that count. left
-// are those that a merger took for dishonest.
+// are those that a merger took for dishonest. members is changed: sorted and filled in.
 func (p *pooling) merged(ctx context.Context, members []store.Member) (*service.Pooled, error) {
 	part, left, err := p.mergers.Merge(ctx, members)
 	if err != nil {
@@ -166,6 +169,7 @@ func (p *pooling) merged(ctx context.Context, members []store.Member) (*service.
 
 // pool pools uploads, and the sums of others where rest is not nil. With a queue workers draw the
 // samples; they are those of this process, sample for sample, on the same release and engine.
+// Uploads are in the order of their clients' names in r, whatever order they came in.
 func (p *pooling) pool(ctx context.Context, uploads []pool.Upload,
 	rest *pool.Rest) (*service.Pooled, error) {
 	r, err := pool.New(uploads, p.graph, p.client, p.options)
@@ -201,6 +205,7 @@ func (p *pooling) pool(ctx context.Context, uploads []pool.Upload,
 		Unknown:    strings.Join(all.Unknown, ", "),
 		Unmeasured: all.Unmeasured, Heavy: r.Heavy(), NoSets: all.NoSets}
 	made.Honest, made.Counted = all.Honest, all.Counted
+	// One half is where a client is as likely honest as not.
 	for _, p := range all.Honest {
 		if p < 0.5 {
 			s.Suspects++
@@ -234,7 +239,8 @@ func bothForms(ctx context.Context, r sampledRound,
 }
 
 // checkLabelled returns a fault of the folder of the server's own images. A helper, whose round
-// file is the leader's, scores no classifier and needs no such folder.
+// file is the leader's, scores no classifier and needs no such folder. Its images are read when a
+// classifier is scored.
 func (o *serveFlags) checkLabelled(r *round.Round) error {
 	if r.Labelled == "" || o.asHelper {
 		return nil
@@ -246,14 +252,16 @@ func (o *serveFlags) checkLabelled(r *round.Round) error {
 	return src.Close()
 }
 
-// scoredOn are the options with which [measure] will open that folder.
+// scoredOn are the options with which [measure] will open that folder. A folder that passes here
+// could otherwise fail later.
 func scoredOn(r *round.Round) imagefile.Options {
 	return classify.Bounded(imagefile.Options{}, r.Client)
 }
 
 // measured adds the classifier's scores to the summary that a sampling returned, on a folder of the
 // server's own images where the round has one. A classifier that cannot be scored is served
-// without.
+// without. The summary becomes a map, of its own fields and the three of the score. An interrupt
+// ends it without a version.
 func (s *server) measured(ctx context.Context, made *service.Pooled,
 	err error) (*service.Pooled, error) {
 	if err != nil || s.round.Labelled == "" {
@@ -285,7 +293,7 @@ type onImages struct {
 
 // measure scores a classifier on a folder of images by class. An image that cannot be read is an
 // error. N is the number of images. ACC is the share that is right, and NLL the mean negative
-// log-likelihood in nats.
+// log-likelihood in nats. Memory is N x C float64 for the probabilities of N images and C classes.
 func measure(ctx context.Context, eng engine.Engine, classifier []byte,
 	folder string) (s onImages, err error) {
 	c, err := classify.Parse(eng, classifier)

@@ -18,7 +18,8 @@ import (
 
 // twoServers is the helper, where the round has two servers and this is the leader, and the secret
 // that they have in common. b is the round's budget, nil in a round that is not private. The secret
-// authenticates requests of the leader to the helper.
+// authenticates requests of the leader to the helper. Without a helper's address this server is the
+// helper itself, or the only one.
 func (o *serveFlags) twoServers(b *privacy.Budget) (*service.Helper, string, error) {
 	two := b != nil && b.Noise == privacy.TwoServers
 	if !two && (o.helper != "" || o.helperCA != "" || o.asHelper || o.secret != "") {
@@ -40,7 +41,7 @@ func (o *serveFlags) twoServers(b *privacy.Budget) (*service.Helper, string, err
 // meetHelper logs the range of a client's numbers in a round of two servers, and asks the helper,
 // where there is one, for its round. as_images is that range in images, rounded up: the largest
 // norm of numbers that pass the proof over that of one image. The latter is sqrt(Steps^2 +
-// CountSteps^2).
+// CountSteps^2). A helper that is away is no error, since either server may be started first.
 func (s *server) meetHelper(ctx context.Context) error {
 	if b := s.round.Privacy; b != nil && b.Noise == privacy.TwoServers {
 		scheme, err := prio.New(*b, s.round.Client.C, s.round.Client.K, "")
@@ -69,7 +70,8 @@ func (s *server) meetHelper(ctx context.Context) error {
 const helperAgain = 15 * time.Second
 
 // awaitHelper asks a helper that was away until it answers, and logs where it differs. A round may
-// be open before its helper is.
+// be open before its helper is. A disagreement ends the asking, as another answer is not to be
+// expected.
 func awaitHelper(ctx context.Context, every time.Duration,
 	ask func(context.Context) (away, err error), log *slog.Logger) {
 	again := time.NewTicker(every)
@@ -92,7 +94,8 @@ func awaitHelper(ctx context.Context, every time.Duration,
 
 // agree asks the helper for its round, and returns where it differs, or has another secret. away
 // says why one does not answer. One of an earlier release cannot tell its secret, which is logged.
-// An error that the helper gives ([wire.Problem]) is no absence, and neither is another round.
+// An error that the helper gives ([wire.Problem]) is no absence, and neither is another round. It
+// takes five seconds at most for both questions. away and err are never both set.
 func agree(ctx context.Context, h *service.Helper, r *round.Round,
 	log *slog.Logger) (away, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -119,7 +122,8 @@ func agree(ctx context.Context, h *service.Helper, r *round.Round,
 	return err, nil
 }
 
-// privateSummary is the account of a version of a private round.
+// privateSummary is the account of a version of a private round. Honesty is not part of it, as sums
+// show no single client.
 type privateSummary struct {
 	Samples int             `json:"samples"`
 	Spent   privacy.Account `json:"spent"`

@@ -30,13 +30,16 @@ import (
 	"fmp/pipeline/option"
 )
 
-// envPrefix starts the names of the environment variables that are settings.
+// envPrefix starts the names of the environment variables that are settings. Dots and hyphens of a
+// key become underscores behind it.
 const envPrefix = "FMP_"
 
 // otherEnv are the FMP_* variables that are not settings: the settings file, and the tests' data.
+// Another variable of the prefix is an error, as it may be a setting misspelt.
 var otherEnv = []string{"FMP_CONFIG", "FMP_DATA"}
 
-// Bounds of settings: the bytes of a settings file, and the values of one list.
+// Bounds of settings: the bytes of a settings file, and the values of one list. They keep a slip,
+// such as a data file given for settings, from filling memory.
 const (
 	maxConfigBytes = 64 << 10
 	maxListValues  = 256
@@ -45,7 +48,8 @@ const (
 // sourceDataset is where a setting's value comes from that was left to the data set.
 const sourceDataset = "what suits the data set"
 
-// setting is one resolved key.
+// setting is one resolved key. Value has the type of the field, and Source is the strongest that
+// gave it.
 type setting struct {
 	Key   string `json:"key"`
 	Value any    `json:"value"`
@@ -58,7 +62,7 @@ type setting struct {
 
 // resolver resolves a struct of settings from, weakest first: the defaults it holds, a file, FMP_*
 // environment variables, flags. An unknown key anywhere is an error that names the nearest known
-// one.
+// one. A resolver serves one run of one command.
 type resolver struct {
 	// target is a pointer to a struct of settings. Its fields have the tags of [option.List].
 	target any
@@ -80,7 +84,8 @@ type resolver struct {
 //
 // reads are the keys, and the groups with a dot behind them ("engine."), that the command reads,
 // where it does not read them all. The others have no flag; file and environment, which commands
-// share, may hold them.
+// share, may hold them. Flags are named by their keys; short names are turned into keys by the flag
+// set's normalisation.
 func bindSettings(cmd *cobra.Command, target any, aliases map[string]string,
 	reads ...string) *resolver {
 	s := &resolver{target: target, cmd: cmd, reads: reads, aliases: map[string]string{},
@@ -97,6 +102,7 @@ func bindSettings(cmd *cobra.Command, target any, aliases map[string]string,
 	for a, key := range s.aliases {
 		short[key] = a
 	}
+	// A flag that is given by short name and key is then given twice, and refused.
 	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		return pflag.NormalizedName(cmp.Or(s.aliases[name], name))
 	})
@@ -135,7 +141,7 @@ func bindSettings(cmd *cobra.Command, target any, aliases map[string]string,
 }
 
 // completeSetting returns the completion of a setting's values. Files are offered where a setting
-// may name one.
+// may name one. Completion reads no settings file.
 func completeSetting(f option.Setting) cobra.CompletionFunc {
 	switch values := f.Choices(); {
 	case f.Key == "dataset.name":
@@ -152,7 +158,8 @@ func completeSetting(f option.Setting) cobra.CompletionFunc {
 	return cobra.NoFileCompletions
 }
 
-// settingFlag is a flag whose text is decoded with all other sources in resolve.
+// settingFlag is a flag whose text is decoded with all other sources in resolve. Its text is that
+// of the default until it is given.
 type settingFlag struct {
 	text, kind string
 	given      int // how often
@@ -172,7 +179,8 @@ func (f *settingFlag) Setting()     {} // [outputs.Setting]
 // recorded is the command for manifests, without paths of this machine. It has the settings that
 // differ from their defaults, wherever they were given, and other flags that do, by ascending
 // names. Those that leave a model as it is are none of it: acts are the keys and groups of the
-// others, all where it is empty.
+// others, all where it is empty. Values of files are recorded by their base names, as paths tell of
+// the machine. The text is to be read, and no promise that a shell takes it as it is.
 func (s *resolver) recorded(acts ...string) string {
 	parts := []string{s.cmd.CommandPath()}
 	s.cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -204,7 +212,8 @@ func (s *resolver) recorded(acts ...string) string {
 	return strings.Join(parts, " ")
 }
 
-// flagText is a flag's value, of a list its items.
+// flagText is a flag's value, of a list its items. pflag prints lists in brackets, which no command
+// line takes.
 func flagText(f *pflag.Flag) string {
 	if list, ok := f.Value.(pflag.SliceValue); ok {
 		return strings.Join(list.GetSlice(), ",")
@@ -220,7 +229,8 @@ func among(key string, of []string) bool {
 	})
 }
 
-// kindName is the kind of a setting's value as help and errors call it.
+// kindName is the kind of a setting's value as help and errors call it. A pointer is an optional
+// value, and is called by its element's kind.
 func kindName(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Pointer:
@@ -237,7 +247,8 @@ func kindName(t reflect.Type) string {
 	return "int"
 }
 
-// keys returns the keys of every command's settings, its own first.
+// keys returns the keys of every command's settings, its own first. The keys of fmp run and fmp
+// pool are those of all settings files.
 func (s *resolver) keys() []string {
 	var keys []string
 	for _, f := range s.fields {
@@ -256,7 +267,7 @@ func (s *resolver) keys() []string {
 func (s *resolver) known(key string) bool { return slices.Contains(s.keys(), key) }
 
 // isRead reports whether the command reads a setting. A key of other commands' settings is known,
-// and not read.
+// and not read. Files and environment may hold keys that are not read; flags may not.
 func (s *resolver) isRead(key string) bool {
 	if !slices.ContainsFunc(s.fields, func(f option.Setting) bool { return f.Key == key }) {
 		return false
@@ -264,7 +275,8 @@ func (s *resolver) isRead(key string) bool {
 	return among(key, s.reads)
 }
 
-// given reports whether a resolved setting was given by somebody.
+// given reports whether a resolved setting was given by somebody. It is asked after resolve, which
+// makes the list.
 func (s *resolver) given(key string) bool {
 	return slices.ContainsFunc(s.list,
 		func(x setting) bool {
@@ -273,7 +285,8 @@ func (s *resolver) given(key string) bool {
 }
 
 // unknown words the complaint about a key. In this order it tries a value taken for a group, a
-// group taken for a value, the nearest spelling, and a missing group.
+// group taken for a value, the nearest spelling, and a missing group. where is the source, and is
+// printed as it is. Keys are compared in lower case.
 func (s *resolver) unknown(key, where string) error {
 	key = clip(strings.ToLower(key))
 	var under []string
@@ -304,7 +317,8 @@ func (s *resolver) unknown(key, where string) error {
 }
 
 // resolve reads every source, decodes and validates the settings into the target. Its errors are
-// the user's (exit code 2).
+// the user's (exit code 2). The target has the values, and list their sources, where there is no
+// error. --config goes before $FMP_CONFIG.
 func (s *resolver) resolve() error {
 	if s.file == "" {
 		s.file = os.Getenv("FMP_CONFIG")
@@ -338,6 +352,7 @@ func (s *resolver) merge(file *viper.Viper) error {
 		return errors.Join(g.errs...)
 	}
 	err := errors.Join(option.Check(s.target)...)
+	// Validate checks single values too, and so takes the place of option.Check.
 	if whole, ok := s.target.(interface{ Validate() error }); ok {
 		err = whole.Validate()
 	}
@@ -349,7 +364,7 @@ func (s *resolver) merge(file *viper.Viper) error {
 }
 
 // givenValues collects the values that somebody gave, a later source over an earlier one. Errors
-// are collected, so that one run of the command tells of all of them.
+// are collected, so that one run of the command tells of all of them. It is used for one merge.
 type givenValues struct {
 	*resolver
 	source map[string]string
@@ -366,7 +381,7 @@ func (g *givenValues) give(key, source string, value any) {
 func (g *givenValues) refuse(err error) { g.errs = append(g.errs, err) }
 
 // readFile reads the values of a settings file. Those that other commands alone read are collected
-// too, and decode passes them over.
+// too, and decode passes them over. viper has put keys in lower case and joined groups by dots.
 func (g *givenValues) readFile(file *viper.Viper) {
 	where := "file " + g.file
 	for _, key := range file.AllKeys() {
@@ -383,7 +398,8 @@ func (g *givenValues) readFile(file *viper.Viper) {
 	}
 }
 
-// readEnvironment reads the FMP_* variables among NAME=VALUE.
+// readEnvironment reads the FMP_* variables among NAME=VALUE. An empty variable counts as none, as
+// shells leave such behind.
 func (g *givenValues) readEnvironment(environ []string) {
 	byEnv := map[string]string{}
 	for _, k := range g.keys() {
@@ -407,7 +423,8 @@ func (g *givenValues) readEnvironment(environ []string) {
 	}
 }
 
-// readFlags reads the flags of settings, and --set.
+// readFlags reads the flags of settings, and --set. A key by both ways, or twice by one, is
+// refused: neither would be the later one.
 func (g *givenValues) readFlags() {
 	flagged := map[string]bool{}
 	g.cmd.Flags().Visit(func(f *pflag.Flag) {
@@ -442,7 +459,8 @@ func (g *givenValues) readFlags() {
 }
 
 // decode writes the given values into the fields of the settings, and lists all with their sources.
-// The target is written field by field: after an error it is of no use.
+// The target is written field by field: after an error it is of no use. list has every field once,
+// in the order of fields, but for those with an error.
 func (g *givenValues) decode() {
 	g.list = nil
 	for _, f := range g.fields {
@@ -457,7 +475,8 @@ func (g *givenValues) decode() {
 	}
 }
 
-// suit sets the settings that were left to the data set.
+// suit sets the settings that were left to the data set. It comes after all sources, as the data
+// set is itself a setting.
 func (s *resolver) suit() {
 	filler, ok := s.target.(interface{ FillDefaults() []string })
 	if !ok {
@@ -473,7 +492,7 @@ func (s *resolver) suit() {
 }
 
 // readConfigFile reads a settings file by its extension, or, where path is a bare name, the
-// settings of that name that come with the program.
+// settings of that name that come with the program. A bare name has neither a dot nor a slash.
 func readConfigFile(path string) (*viper.Viper, error) {
 	if !strings.ContainsAny(path, `./\`) {
 		text, err := assets.Config(path)
@@ -503,7 +522,9 @@ func readConfigFile(path string) (*viper.Viper, error) {
 	return parseConfig(path, data)
 }
 
-// parseConfig reads the settings file of that name, which tells YAML, JSON and TOML apart.
+// parseConfig reads the settings file of that name, which tells YAML, JSON and TOML apart. path
+// serves for its extension and for errors. The order is: strict parse, viper, and a second parse to
+// compare keys with.
 func parseConfig(path string, data []byte) (*viper.Viper, error) {
 	v := viper.New()
 	v.SetConfigFile(path)
@@ -541,7 +562,7 @@ func parseConfig(path string, data []byte) (*viper.Viper, error) {
 
 // checkPaths refuses a setting that is given by two keys, and one that is not among those that were
 // read: of keys in another case, or a key with dots beside the group that it names, viper drops
-// one.
+// one. group is "" or ends in a dot; seen is changed.
 func checkPaths(group string, values map[string]any, read []string, seen map[string]bool) error {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		path := group + strings.ToLower(key)
@@ -564,6 +585,7 @@ func checkPaths(group string, values map[string]any, read []string, seen map[str
 }
 
 // exactJSON decodes an object with its whole numbers as written: float64 has those up to 2^53.
+// Larger numbers would be rounded: seeds have 64 bits.
 func exactJSON(data []byte) (values map[string]any, err error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -575,7 +597,7 @@ func exactJSON(data []byte) (values map[string]any, err error) {
 }
 
 // exact puts a number in the place of each json.Number of a tree, and returns the tree. Maps and
-// lists are changed in place.
+// lists are changed in place. Integers come as int or, above its limit, as uint64.
 func exact(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -601,7 +623,8 @@ func exact(v any) any {
 
 // checkNoDoubles reads one value and refuses an object with a key that stands in it twice, the
 // first of which would be ignored. Case is ignored, as the names of settings ignore it. The decoder
-// stands before the value. Depth is bounded by the file's 64 KiB.
+// stands before the value. Depth is bounded by the file's 64 KiB. RFC 8259, section 4, leaves the
+// meaning of such an object open.
 func checkNoDoubles(d *json.Decoder) error {
 	t, err := d.Token()
 	if t != json.Delim('{') && t != json.Delim('[') {
@@ -636,7 +659,8 @@ func envName(key string) string { return envPrefix + strings.ToUpper(underscores
 
 // decodeSetting puts val, as a file, the environment or a flag gave it, into a field. Nothing is
 // rounded or guessed: 1.5 is no integer, and true is no number. The field is set where all of the
-// value is right, and left as it is otherwise.
+// value is right, and left as it is otherwise. Errors name the value, cut by clip, and the kind
+// that is wanted.
 func decodeSetting(val any, field reflect.Value) error {
 	out := reflect.New(field.Type())
 	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
@@ -665,7 +689,8 @@ func decodeSetting(val any, field reflect.Value) error {
 	return nil
 }
 
-// clip shortens a text that an error shows. 80 characters fit a line of a terminal.
+// clip shortens a text that an error shows. 80 characters fit a line of a terminal. It counts
+// runes, so that no character is cut in two.
 func clip(s string) string {
 	if r := []rune(s); len(r) > 80 {
 		return string(r[:80]) + "..."
@@ -674,7 +699,8 @@ func clip(s string) string {
 }
 
 // listHook makes lists of the texts that the environment and flags give, and of single values.
-// Items of a text are parted by commas, and brackets around them are optional.
+// Items of a text are parted by commas, and brackets around them are optional. An empty text is the
+// empty list.
 func listHook(from, to reflect.Type, data any) (any, error) {
 	if to.Kind() != reflect.Slice || from.Kind() == reflect.Slice {
 		return data, nil
@@ -696,7 +722,8 @@ func listHook(from, to reflect.Type, data any) (any, error) {
 }
 
 // numberHook reads numbers out of texts and refuses those that the field cannot hold. A float64
-// comes from a file, where 2 and 2.0 are one number; one with a fraction is no integer.
+// comes from a file, where 2 and 2.0 are one number; one with a fraction is no integer. ParseBool
+// takes 1, t, T, TRUE, true, True, and their opposites.
 func numberHook(_, to reflect.Type, data any) (any, error) {
 	switch v := data.(type) {
 	case string:
@@ -729,7 +756,7 @@ func numberHook(_, to reflect.Type, data any) (any, error) {
 }
 
 // showValue is a value as a settings file would hold it. A text that YAML would read as more than
-// itself is quoted.
+// itself is quoted. A float64 is written with as few digits as give it back.
 func showValue(v any) string {
 	rv := reflect.ValueOf(v)
 	switch rv.Kind() {

@@ -14,7 +14,8 @@ import (
 	"fmp/onnx/serde"
 )
 
-// sidecar is the side-car file OUT.yaml of a model that was made of another.
+// sidecar is the side-car file OUT.yaml of a model that was made of another. Its lifetime is one
+// command: made before the work, asked with fits, and written after the model.
 type sidecar struct {
 	// path is the model's name with .yaml.
 	path   string
@@ -24,7 +25,7 @@ type sidecar struct {
 
 // newSidecar makes, before the work, the side-car of a model at out that takes images as the one at
 // path does with x. Where the other's own metadata say it all it is written if always is set, or if
-// another file would be taken for out's.
+// another file would be taken for out's. Only the name is looked at, and nothing is written yet.
 func newSidecar(f *pflag.FlagSet, path, out string, m models.Manifest, x extractor.Options,
 	always bool) (*sidecar, error) {
 	side, from, err := extractor.Sidecar(path)
@@ -39,6 +40,7 @@ func newSidecar(f *pflag.FlagSet, path, out string, m models.Manifest, x extract
 	if err := outputs.Beside(f, "out", s.path, from); err != nil {
 		return nil, usageError(err)
 	}
+	// A file that can be read as a side-car is this program's to replace.
 	if _, err := os.Lstat(s.path); err == nil && unread != nil {
 		return nil, usageErrorf("%s: it is no side-car, and would be overwritten by that of %s: "+
 			"%w; give the output another name", s.path, out, unread)
@@ -50,7 +52,7 @@ func newSidecar(f *pflag.FlagSet, path, out string, m models.Manifest, x extract
 }
 
 // fits returns an error where the side-car names features that a model lacks. It is asked before
-// the model is written.
+// the model is written. extractor.Body finds the value or fails.
 func (s *sidecar) fits(m *onnx.Model) error {
 	if s.output == "" {
 		return nil
@@ -63,7 +65,7 @@ func (s *sidecar) fits(m *onnx.Model) error {
 }
 
 // save writes a model that was made of the one at path, then its side-car, and returns the bytes of
-// both models.
+// both models. A fault of the side-car leaves the model in its place without it.
 func (s *sidecar) save(m *onnx.Model, path, out string) (before, after int64, err error) {
 	if err = s.fits(m); err == nil {
 		err = serde.Save(out, m)
@@ -86,7 +88,8 @@ func (s *sidecar) write() error {
 }
 
 // noSidecar returns an error where a side-car that is there would be taken for that of a model
-// whose own metadata say how images are fed to it, or that takes none.
+// whose own metadata say how images are fed to it, or that takes none. Empty names are passed over,
+// for outputs that are optional.
 func noSidecar(models ...string) error {
 	for _, m := range models {
 		if m == "" {

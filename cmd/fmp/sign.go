@@ -18,7 +18,8 @@ import (
 	"fmp/pipeline/federate/identity"
 )
 
-// signed is the output of fmp sign and fmp verify.
+// signed is the output of fmp sign and fmp verify. Name is the one in the signature, which a file
+// that was renamed since does not have.
 type signed struct {
 	Model     string   `json:"model"`
 	Signature string   `json:"signature"`         // file
@@ -42,7 +43,8 @@ func (s *signed) print(cmd *cobra.Command, verb string) error {
 func signatureFile(model string) string { return filepath.Clean(model) + ".sig" }
 
 // newSignCommand declares fmp sign. A signature is verified with the public half of its key before
-// it is written.
+// it is written. An ECDSA signature on P-256 is drawn at random, so that two signatures of one
+// model differ.
 func newSignCommand() *cobra.Command {
 	var key, newKey, out string
 	var ignored []string
@@ -86,6 +88,7 @@ control.`,
 				"--new-key FILE makes a key")
 		}
 		if out == "" {
+			// The default name comes from no flag, and is guarded as one that does.
 			out = signatureFile(args[0])
 			release, err := outputs.Claim(out)
 			if err != nil {
@@ -108,6 +111,7 @@ control.`,
 		if err != nil {
 			return usageError(err)
 		}
+		// The bundle is read back before it takes the place of an older one.
 		m, err := signature.Verify(&k.PublicKey, data)
 		if err != nil {
 			return err
@@ -122,7 +126,9 @@ control.`,
 }
 
 // ignoredPaths are the files that the signature of a folder leaves out: Git's files, those given,
-// and the signature itself. They are relative to the folder, with slashes. A file has none.
+// and the signature itself. They are relative to the folder, with slashes. A file has none. The
+// signature itself is left out as it would otherwise cover its own bytes. An --ignore of a path
+// that is not there is no error.
 func ignoredPaths(model, out string, given []string) ([]string, error) {
 	st, err := os.Stat(model)
 	if err != nil {
@@ -146,6 +152,7 @@ func ignoredPaths(model, out string, given []string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A signature beside the folder, or on another volume of Windows, is not within it.
 	if p, err := filepath.Rel(folder, file); err == nil && filepath.IsLocal(p) {
 		ignored = append(ignored, filepath.ToSlash(p))
 	}
@@ -154,7 +161,7 @@ func ignoredPaths(model, out string, given []string) ([]string, error) {
 
 // makeSigner writes the two files of a new key; a private key that is there is not overwritten. The
 // private half is written first. Where the public half cannot be written the private one stays: it
-// is a key all the same.
+// is a key all the same. Its output is text in all cases, as it names two files.
 func makeSigner(w io.Writer, path string) error {
 	private, public, err := signature.NewKey()
 	if err != nil {
@@ -172,7 +179,8 @@ func makeSigner(w io.Writer, path string) error {
 
 // verifiedBundle reads the signature of a model in a file, after verifying that it is of the key
 // and of this model. A signature that does not hold is no usage error (exit code 1). The bundle is
-// read within signature.MaxBundle.
+// read within signature.MaxBundle. A key or a bundle that cannot be read is a usage error. The
+// bundle's bytes are returned as they are in the file, for others to copy.
 func verifiedBundle(key, bundle, model string) (*signature.Manifest, []byte, error) {
 	k, err := signature.LoadPublic(key)
 	if err != nil {
@@ -195,7 +203,7 @@ func verifiedBundle(key, bundle, model string) (*signature.Manifest, []byte, err
 }
 
 // newVerifyCommand declares fmp verify. A file that a notice names fails though its signature
-// holds.
+// holds. The signature is verified before the notice is read.
 func newVerifyCommand() *cobra.Command {
 	var key, bundle string
 	var notice noticeFlags

@@ -28,7 +28,8 @@ import (
 	"fmp/pipeline/task"
 )
 
-// newTrainCommand groups the trainings; each is of the settings that it reads, and of flags.
+// newTrainCommand groups the trainings; each is of the settings that it reads, and of flags. Those
+// in the list resumable say so when they are interrupted.
 func newTrainCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "train",
@@ -49,7 +50,8 @@ A training that was stopped resumes when the same command is given again.`,
 		newTrainEmbeddingCommand())
 }
 
-// trainSettings are those of the trainings behind an extractor; each reads some of them.
+// trainSettings are those of the trainings behind an extractor; each reads some of them. A command
+// has flags for those that it reads, and files may hold all of them.
 type trainSettings struct {
 	Seed       uint64              `yaml:"seed" json:"seed" default:"1" doc:"seed that every random stream of the run is named under"`
 	Dataset    settings.Dataset    `yaml:"dataset" json:"dataset"`
@@ -66,7 +68,8 @@ type trainSettings struct {
 // FillDefaults sets defaults of the data set where no value was given.
 func (c *trainSettings) FillDefaults() []string { return option.FillDefaults(c, c.Dataset.Name) }
 
-// source is the data set of a training, behind its extractor.
+// source is the data set of a training, behind its extractor. Shipped extractors are looked up
+// under the data set's name.
 func source(d settings.Dataset, x settings.Extractor, e settings.Engine) corpus.Source {
 	return corpus.Source{Dataset: d, Extractor: x, Shipped: d.Name,
 		Threads: cmp.Or(e.Threads, runtime.GOMAXPROCS(0))}
@@ -74,9 +77,11 @@ func source(d settings.Dataset, x settings.Extractor, e settings.Engine) corpus.
 
 // metaSettings are the settings that all trainings behind an extractor read. Those whose tasks have
 // a number of clients, or of points a client, read federation.clients or federation.points besides.
+// A dot at the end takes in the whole group.
 var metaSettings = []string{"seed", "dataset.", "extractor.", "engine."}
 
 // training is the start of a training: its corpus, and the description of the extractor behind it.
+// Config.Corpus and Config.Validation share the memory of whole: none of the three is changed.
 type training struct {
 	meta.Config
 	whole  *task.Bank // the corpus and the validation tasks' part in one
@@ -88,6 +93,8 @@ type training struct {
 }
 
 // metaFlags are the flags that the trainings of predictor and embedding share, and their settings.
+// One value serves one command: bind ties the flags to its fields. train is set by the command, and
+// called once by run.
 type metaFlags struct {
 	// from is the model to start from, "" for a new one; licence is stated in the manifest.
 	out, from, licence string
@@ -99,7 +106,9 @@ type metaFlags struct {
 }
 
 // bind gives a command the settings that it reads besides those of all trainings, and the flags of
-// every training, bindOptimizer those of the ones whose schedule is the caller's choice.
+// every training, bindOptimizer those of the ones whose schedule is the caller's choice. steps,
+// batch and samples are the defaults of --steps, --batch and --noises. Loading, checking and saving
+// are run's, so that each training only makes a model.
 func (f *metaFlags) bind(cmd *cobra.Command, steps, batch, samples int, reads ...string) {
 	f.settings = option.Default[trainSettings]()
 	f.given = bindSettings(cmd, &f.settings, runAliases, append(reads, metaSettings...)...)
@@ -116,7 +125,8 @@ func (f *metaFlags) bind(cmd *cobra.Command, steps, batch, samples int, reads ..
 }
 
 // bindOptimizer declares the flags of a training whose schedule is the caller's. A 0 that means
-// none is turned into the trainings' own word for it (orNone).
+// none is turned into the trainings' own word for it (orNone). The average is m_t = ema m_(t-1) +
+// (1 - ema) theta_t of the parameters theta after step t.
 func (f *metaFlags) bindOptimizer(cmd *cobra.Command, rate float64) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.from, "from", "",
@@ -129,7 +139,8 @@ func (f *metaFlags) bindOptimizer(cmd *cobra.Command, rate float64) {
 		"decay of the running average of the parameters that is saved; 0 saves the last ones")
 }
 
-// check refuses flags that no training can be made by.
+// check refuses flags that no training can be made by. Comparisons are written so that NaN fails
+// them. Where several flags are wrong, whichever comes first in a map's order is told.
 func (f *metaFlags) check(cmd *cobra.Command) error {
 	for name, n := range map[string]int{"steps": f.Steps, "batch": f.Batch, "noises": f.Samples,
 		"validate-every": f.ValidateEvery} {
@@ -160,7 +171,8 @@ type trained struct {
 	Validation train.Metrics `json:"validation"`
 }
 
-// start loads the model to start from, or makes a new one.
+// start loads the model to start from, or makes a new one. fresh is called without --from alone. A
+// file that is no model, and sizes that a new model cannot have, are usage errors.
 func (f *metaFlags) start(fresh func() (*onnx.Model, error)) (*onnx.Model, error) {
 	if f.from == "" {
 		m, err := fresh()
@@ -174,7 +186,8 @@ func (f *metaFlags) start(fresh func() (*onnx.Model, error)) (*onnx.Model, error
 }
 
 // run prepares data and engine, lets train make the model, and saves it with its manifest, log and
-// plot. The checkpoint goes last, once model, log and plot are there.
+// plot. The checkpoint goes last, once model, log and plot are there. The engine runs one thread an
+// operator: parallel work is over tasks, and figures do not depend on the machine.
 func (f *metaFlags) run(cmd *cobra.Command) error {
 	cfg := &f.settings
 	if err := f.check(cmd); err != nil {
@@ -202,6 +215,7 @@ func (f *metaFlags) run(cmd *cobra.Command) error {
 		return usageErrorf("the data set has no corpus to train on; set " +
 			"dataset.splits.corpus above 0")
 	}
+	// Features of the corpus have been taken, and the pixels are not needed again.
 	images.Release()
 	out := cmp.Or(f.out, strings.Map(fileRune, cfg.Dataset.Label())+"-"+cmd.Name()+".onnx")
 	c := f.Config
@@ -214,10 +228,13 @@ func (f *metaFlags) run(cmd *cobra.Command) error {
 	c.L2, c.Fresh, c.Seed, c.FixedLabels = cfg.ERM.L2, cfg.Predictor.Fresh, cfg.Seed,
 		cfg.Tasks.Labels == "fixed"
 	c.Log, c.Checkpoint = out+".jsonl", out+".checkpoint"
+	// A checkpoint is gone on from only by a run of the same extractor, features and corpus;
+	// package meta adds the settings.
 	c.Run = fmt.Sprintf("extractor %s features %s corpus %v", images.Extractor.ModelDigest(),
 		images.Features.Digest, images.Features.Splits.Corpus)
 	res := trained{Model: out, Log: c.Log}
 	c.Progress = func(t train.Progress) {
+		// A problem, such as a checkpoint that could not be saved, does not end the training.
 		if t.Problem != nil {
 			bar.problem(t.Problem)
 			return
@@ -253,7 +270,7 @@ func (f *metaFlags) run(cmd *cobra.Command) error {
 }
 
 // withheld reads classes of the data set that the corpus lacks. They are standardised by the
-// statistics of the corpus's own extractor part.
+// statistics of the corpus's own extractor part. Labels of the bank are its own, from 0 up.
 func withheld(ctx context.Context, cfg *trainSettings, classes string, from *corpus.Images,
 	eng engine.Engine, report func(stage string, done, total int)) (*task.Bank, error) {
 	s := source(cfg.Dataset, cfg.Extractor, cfg.Engine)
@@ -264,6 +281,7 @@ func withheld(ctx context.Context, cfg *trainSettings, classes string, from *cor
 	if err != nil {
 		return nil, usageError(err)
 	}
+	// The bank keeps its rows; pixels and features of the rest are dropped.
 	defer own.Release()
 	for _, name := range own.Set.Classes {
 		if slices.Contains(from.Set.Classes, name) {
@@ -275,7 +293,8 @@ func withheld(ctx context.Context, cfg *trainSettings, classes string, from *cor
 	return bank, usageError(err)
 }
 
-// describe completes the manifest of a trained model.
+// describe completes the manifest of a trained model. Paths are left out of the recorded command,
+// as they tell of this machine.
 func (f *metaFlags) describe(m *onnx.Model, images *corpus.Images) error {
 	cfg := &f.settings
 	man, err := models.ReadManifest(m)
@@ -284,6 +303,7 @@ func (f *metaFlags) describe(m *onnx.Model, images *corpus.Images) error {
 	}
 	man.Extractor, man.Classes, man.Licence, man.Seed = images.Extractor.ModelDigest(),
 		images.Set.Classes, f.licence, cfg.Seed
+	// Of the models that are made here a predictor alone states the penalty of heads.
 	if man.Kind == models.KindPredictor {
 		man.L2 = cfg.ERM.L2
 	}
@@ -345,6 +365,8 @@ needed: a server that takes part as a site of a round of moments has a lower NLL
 	f.train = func(ctx context.Context, in *training) (*onnx.Model, error) {
 		t.Config = in.Config
 		if images {
+			// Without --coordinates k is the number of classes less one, as many as class means can
+			// span.
 			if err := sample.ImagesFit(len(in.whole.Labels), cmp.Or(t.K, in.whole.C-1),
 				in.whole.C); err != nil {
 				return nil, usageError(fmt.Errorf("train conjugate: --images: %w", err))
@@ -354,6 +376,7 @@ needed: a server that takes part as a site of a round of moments has a lower NLL
 		if err != nil || !images {
 			return m, err
 		}
+		// The images are those of the whole corpus, the validation rows among them.
 		return models.WithImages(m, in.whole.Features, in.whole.Labels)
 	}
 	return cmd
@@ -400,6 +423,7 @@ they are learned on classes that the extractor does not know, and get narrower, 
 	}
 	f.train = func(ctx context.Context, in *training) (*onnx.Model, error) {
 		t.Config = in.Config
+		// The eighth of the rows that meta.Split holds back is used too.
 		t.Corpus = in.whole // validation is on classes left out
 		var bank *task.Bank
 		var err error
@@ -419,7 +443,8 @@ they are learned on classes that the extractor does not know, and get narrower, 
 
 // withScale returns an open predictor with the scale of its posterior, learned on the same corpus,
 // and the ends of its intervals, learned on a bank of classes that the extractor has not learned
-// or, where it is nil, on the corpus. The ends are learned with scale and deviation set.
+// or, where it is nil, on the corpus. The ends are learned with scale and deviation set. The result
+// is a new model.
 func withScale(ctx context.Context, m *onnx.Model, unlearned *task.Bank,
 	in *training) (*onnx.Model, error) {
 	p, err := open.FromModel(m)
@@ -469,6 +494,7 @@ classes out. Every coordinate more carries noise of its own.`,
 	cmd.Flags().IntVar(&t.Coordinates, "coordinates", 0, "coordinates of a predictor for classes "+
 		"that the corpus lacks; 0: one for its classes, with the conjugate predictor's")
 	f.train = func(ctx context.Context, in *training) (*onnx.Model, error) {
+		// As many coordinates as features would be no choice of directions.
 		if t.Coordinates < 0 || t.Coordinates >= in.Corpus.Dx {
 			return nil, usageErrorf("train private: --coordinates %d; allowed are 0 to %d, one "+
 				"less than the features", t.Coordinates, in.Corpus.Dx-1)
@@ -489,7 +515,8 @@ classes out. Every coordinate more carries noise of its own.`,
 
 // conjugate returns the conjugate predictor that a setting names; without one that fits, the
 // moments of the corpus. With none it is nil. Moments alone give coordinates and metric, with
-// scalars that nobody learned.
+// scalars that nobody learned. The setting is a file, "default" or "untrained", as corpus.Model has
+// it, or "none".
 func (t *training) conjugate(setting, dataset string) (*onnx.Model, error) {
 	if setting == "none" {
 		return nil, nil
@@ -511,7 +538,8 @@ func blockFlags(fl *pflag.FlagSet, dim, heads *int, published *bool) {
 }
 
 // newTrainPredictorCommand declares fmp train predictor. Uploads are simulated by an embedding that
-// is not trained, of the size that the settings name.
+// is not trained, of the size that the settings name. Zero weights turn a term of the loss off
+// (orNone), as a Config takes 0 for its default.
 func newTrainPredictorCommand() *cobra.Command {
 	var f metaFlags
 	var pc models.PredictorConfig
@@ -550,6 +578,7 @@ Every task names its classes anew; --set tasks.labels=fixed keeps the names.`,
 		"leave the masses of a context out, as published")
 	f.train = func(ctx context.Context, in *training) (*onnx.Model, error) {
 		m, err := f.start(func() (*onnx.Model, error) {
+			// Sizes of a new model follow from the corpus; those of --from are its own.
 			pc.Dx, pc.C, pc.Fresh = in.Corpus.Dx, in.Corpus.C, in.Fresh
 			return models.NewPredictor(pc, in.Seed)
 		})
@@ -571,7 +600,7 @@ Every task names its classes anew; --set tasks.labels=fixed keeps the names.`,
 }
 
 // newTrainEmbeddingCommand declares fmp train embedding. Where no trained predictor fits, an
-// untrained one takes its place.
+// untrained one takes its place. The predictor is frozen: the training changes the embedding alone.
 func newTrainEmbeddingCommand() *cobra.Command {
 	var f metaFlags
 	var ec models.EmbeddingConfig

@@ -30,7 +30,8 @@ import (
 	"fmp/pipeline/settings"
 )
 
-// learning is the input that fmp train extractor and fmp train patches share.
+// learning is the input that fmp train extractor and fmp train patches share. data names the data
+// set, its classes and its folder.
 type learning struct {
 	data                dataset.Options
 	onBad, out, library string
@@ -55,7 +56,7 @@ func (l *learning) bind(cmd *cobra.Command, classes, parallel string) {
 }
 
 // engine opens an ONNX Runtime of one thread, as parts of a batch run at once instead; the caller
-// closes it.
+// closes it. Both trainings of an own network run on the ONNX Runtime alone.
 func (l *learning) engine(ctx context.Context) (engine.Engine, error) {
 	eng, err := ort.New(ort.Options{Threads: 1, Library: l.library})
 	if err != nil {
@@ -64,7 +65,8 @@ func (l *learning) engine(ctx context.Context) (engine.Engine, error) {
 	return engine.Under(ctx, eng), nil
 }
 
-// extractorTraining is the input of fmp train extractor.
+// extractorTraining is the input of fmp train extractor. widths are the channels of the stem and of
+// each stage. tune is used with --from alone.
 type extractorTraining struct {
 	learning
 	// aux is a second data set, learned beside the first. start and from are models to go on from:
@@ -78,7 +80,8 @@ type extractorTraining struct {
 }
 
 // newTrainExtractorCommand declares fmp train extractor. Sizes and rates that are not given follow
-// from the data set (learn.DefaultConfig).
+// from the data set (learn.DefaultConfig). With --from it runs as fmp onnx train does, with a head
+// that is taken off again.
 func newTrainExtractorCommand() *cobra.Command {
 	var o extractorTraining
 	cmd := &cobra.Command{
@@ -162,7 +165,8 @@ func (o *extractorTraining) bind(cmd *cobra.Command) {
 }
 
 // run trains a network of the command's own, or adapts another's (--from). Models are written once
-// the training has ended, and the checkpoint is removed last.
+// the training has ended, and the checkpoint is removed last. Flags are checked first, then data
+// sets are read, and the engine is opened last.
 func (o *extractorTraining) run(cmd *cobra.Command) error {
 	if o.out == "" {
 		return usageErrorf("--out is not given; name the model file to write")
@@ -171,6 +175,7 @@ func (o *extractorTraining) run(cmd *cobra.Command) error {
 		return err
 	}
 	ctx := cmd.Context()
+	// A flag that is given as "" means all classes, also of a data set with a default.
 	if !cmd.Flags().Changed("classes") {
 		o.data.Classes = assets.DefaultsFor(o.data.Name).Classes
 	}
@@ -192,6 +197,7 @@ func (o *extractorTraining) run(cmd *cobra.Command) error {
 			return err
 		}
 	}
+	// A dx of 0 is the default of 64.
 	cfg := learn.DefaultConfig(ds, o.dx)
 	override(cmd, &cfg, o.c, o.widths, second != nil)
 	if o.start != "" {
@@ -216,6 +222,7 @@ func (o *extractorTraining) run(cmd *cobra.Command) error {
 		Progress: p.training,
 	})
 	p.close()
+	// Another network is the user's slip: widths and dx of the flags are not those of --start.
 	if errors.Is(err, learn.ErrStart) {
 		return usageError(fmt.Errorf(
 			"--start %s: %w; give --dx and --widths of the training that made it", o.start, err))
@@ -226,6 +233,7 @@ func (o *extractorTraining) run(cmd *cobra.Command) error {
 	if err := serde.Save(o.out, res.Model); err != nil {
 		return err
 	}
+	// Both models are one network, each standardised for its own data set.
 	if o.auxOut != "" && res.Auxiliary != nil {
 		if err := serde.Save(o.auxOut, res.Auxiliary); err != nil {
 			return err
@@ -247,7 +255,8 @@ func removeCheckpoint(path string) error {
 }
 
 // unread returns an error for a flag that a network of the command's own, or a training without an
-// auxiliary data set, does not read.
+// auxiliary data set, does not read. It looks at flags that were given, so that defaults trip
+// nothing.
 func (o *extractorTraining) unread(cmd *cobra.Command) error {
 	if o.from == "" {
 		for _, name := range []string{"lora", "preset", "mean", "std", "layout", "side"} {
@@ -264,7 +273,8 @@ func (o *extractorTraining) unread(cmd *cobra.Command) error {
 	return nil
 }
 
-// print says how good the extractors are.
+// print says how good the extractors are. Accuracies are of test images, which took no part in the
+// training.
 func (o *extractorTraining) print(cmd *cobra.Command, res *learn.Result, cfg learn.Config,
 	took time.Duration, ds, second *dataset.Dataset) error {
 	report := map[string]any{"file": o.out, "dataset": o.data.Name, "images": res.Images,
@@ -294,7 +304,8 @@ func testAccuracy(ds *dataset.Dataset, v float64) string {
 }
 
 // override replaces the defaults by the flags' values. A flag that is given counts, also with the
-// value 0.
+// value 0. The number of stages follows the widths: the first is of the stem, and every other one
+// is residual.
 func override(cmd *cobra.Command, cfg *learn.Config, c learn.Config, widths []int, aux bool) {
 	given(cmd, "epochs", &cfg.Epochs, c.Epochs)
 	given(cmd, "batch", &cfg.Batch, c.Batch)
@@ -314,7 +325,7 @@ func override(cmd *cobra.Command, cfg *learn.Config, c learn.Config, widths []in
 	}
 }
 
-// given sets a number where its flag is given.
+// given sets a number where its flag is given. T has the two kinds of number that flags hold here.
 func given[T int | float64](cmd *cobra.Command, flag string, to *T, value T) {
 	if cmd.Flags().Changed(flag) {
 		*to = value
@@ -322,7 +333,8 @@ func given[T int | float64](cmd *cobra.Command, flag string, to *T, value T) {
 }
 
 // loadForTraining reads a data set, with progress and notes on standard error. It is called by its
-// label from there on, which has no path.
+// label from there on, which has no path. With --on-bad skip images that cannot be read are left
+// out.
 func loadForTraining(cmd *cobra.Command, o dataset.Options,
 	onBad string) (_ *dataset.Dataset, err error) {
 	if o.Skip, err = skipBad(onBad); err != nil {
@@ -342,13 +354,16 @@ func loadForTraining(cmd *cobra.Command, o dataset.Options,
 	return ds, nil
 }
 
-// extractorFlags are those that a command line of fmp train extractor is recorded with.
+// extractorFlags are those that a command line of fmp train extractor is recorded with. Flags that
+// leave the model as it is, such as --parallel, are none of them.
 var extractorFlags = []string{"dataset", "classes", "exclude-classes", "aux", "aux-classes",
 	"aux-share", "dx", "widths", "epochs", "batch", "shards", "rate", "weight-decay", "cutout",
 	"start", "from", "lora", "mirror", "seed", "preset", "mean", "std", "layout", "side", "on-bad"}
 
-// commandLine is the command as it was given, without paths of this machine, for manifests.
-// It has those of the flags that were given, and some of them always.
+// commandLine is the command as it was given, without paths of this machine, for manifests. It has
+// those of the flags that were given, and some of them always. Flags come in the order of the list,
+// whatever the order on the command line. A folder is recorded by its label, and a model by its
+// file's name.
 func commandLine(cmd *cobra.Command, flags []string, always ...string) string {
 	parts := []string{cmd.CommandPath()}
 	for _, name := range flags {
@@ -370,7 +385,7 @@ func commandLine(cmd *cobra.Command, flags []string, always ...string) string {
 
 // adapt trains another's extractor to tell the classes of a corpus apart, and writes it with its
 // own last layers. The method is cross-entropy behind a linear head, by AdamW with a warm-up of a
-// tenth and half a cosine.
+// tenth and half a cosine. It fills in a tuning as fmp onnx train's flags would, and runs it.
 func (o *extractorTraining) adapt(cmd *cobra.Command) error {
 	for _, name := range []string{"aux", "dx", "widths", "shards", "start", "mirror", "cutout"} {
 		if cmd.Flags().Changed(name) {
@@ -389,6 +404,7 @@ func (o *extractorTraining) adapt(cmd *cobra.Command) error {
 	if err != nil {
 		return usageError(err)
 	}
+	// Layers behind the features, such as the old classifier, take no part.
 	body, value, err := extractor.Body(m, o.tune.x)
 	if err != nil {
 		return usageError(fmt.Errorf("%s: %w", path, err))
@@ -397,6 +413,7 @@ func (o *extractorTraining) adapt(cmd *cobra.Command) error {
 	t.t.Output, t.t.Loss.Name, t.t.Seed, t.t.Threads = value, train.CrossEntropy,
 		o.c.Seed, o.parallel
 	t.t.Epochs, t.t.Batch, t.t.Parts = cmp.Or(o.c.Epochs, 2), cmp.Or(o.c.Batch, 32), 4
+	// A tenth of the images is held out, by which the best epoch is chosen.
 	t.rate, t.warmup, t.decay, t.clip, t.heldOut = o.c.Rate, 0.1, cmp.Or(o.c.WeightDecay,
 		0.01), 1, 0.1
 	t.head, t.optimizer, t.schedule, t.augment.Flip = "add", "adamw", "cosine", true
@@ -404,6 +421,7 @@ func (o *extractorTraining) adapt(cmd *cobra.Command) error {
 	if t.side, err = newSidecar(cmd.Flags(), path, o.out, manifest, t.x, true); err != nil {
 		return err
 	}
+	// m has all of its layers: the weights that were trained are put back into it.
 	t.finish = func(trained *onnx.Model) (*onnx.Model, error) {
 		// Weights of MODEL's own names are taken: the head has others, and is left out.
 		for name := range m.Graph.Initializers {
@@ -415,6 +433,7 @@ func (o *extractorTraining) adapt(cmd *cobra.Command) error {
 		// adapted features are not standardised, and their kappa is unknown
 		f.Kind, f.Kappa, f.KappaDeviation, f.Seed, f.Command = "", 0, 0, o.c.Seed,
 			commandLine(cmd, extractorFlags)
+		// A manifest without training data begins with the separator, which is cut off.
 		f.TrainingData = strings.TrimPrefix(
 			f.TrainingData+"; adapted to "+settings.Dataset{Name: o.data.Name}.Label(), "; ")
 		if err := f.Write(m); err != nil {
@@ -426,6 +445,7 @@ func (o *extractorTraining) adapt(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	// The head goes on body; m keeps its own layers.
 	if body, err = t.prepare(body, ex); err != nil {
 		return usageError(fmt.Errorf("%s: %w", path, err))
 	}
@@ -438,6 +458,7 @@ max pooling, and a projection onto the directions that separate the classes. It 
 weaker than what fmp train extractor makes, and does not depend on the number of threads.`
 
 // newTrainPatchesCommand declares fmp train patches. It keeps no checkpoint, as it takes seconds.
+// Splits are the default ones, so that later commands of this data set keep clear of its part.
 func newTrainPatchesCommand() *cobra.Command {
 	var (
 		l learning
@@ -484,6 +505,7 @@ func newTrainPatchesCommand() *cobra.Command {
 			if err != nil {
 				return usageError(err)
 			}
+			// The output is [batch, dx].
 			dx := m.Graph.Outputs[0].Shape[1].Size
 			manifest := models.Manifest{
 				Kind: models.KindExtractor, Dx: dx, Mean: []float32{0},

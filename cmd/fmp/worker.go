@@ -31,7 +31,7 @@ import (
 )
 
 // newWorkerCommand declares fmp worker. Operators run in one thread, as at the server: samples must
-// be the same bits on both.
+// be the same bits on both. Any number of workers may run, and each does one job at a time.
 func newWorkerCommand() *cobra.Command {
 	var o workerFlags
 	cfg := option.Default[engineSettings]()
@@ -71,7 +71,8 @@ OTEL_EXPORTER_OTLP_ENDPOINT names a collector of OpenTelemetry for traces, as fo
 	return cmd
 }
 
-// workerFlags are the flags of fmp worker that are no settings.
+// workerFlags are the flags of fmp worker that are no settings. merges leaves sampling and runs to
+// others.
 type workerFlags struct {
 	store      store.Options
 	token, key string // files
@@ -79,7 +80,8 @@ type workerFlags struct {
 }
 
 // run does jobs until the context ends. Flags and the key are checked before the engine is opened,
-// and servers that are away are waited for with the engine open.
+// and servers that are away are waited for with the engine open. An interrupt while it waits for
+// servers is no error, as there is no job to lose.
 func (o *workerFlags) run(cmd *cobra.Command, cfg settings.Engine) error {
 	if o.store.URL == "" {
 		return usageErrorf("worker: --nats is missing; it is the address that fmp serve has " +
@@ -112,6 +114,7 @@ func (o *workerFlags) run(cmd *cobra.Command, cfg settings.Engine) error {
 	}
 	defer closeTracer()
 	w := &work.Worker{Conn: conn, Log: log, Tracer: tracer, Key: key,
+		// A job has no threads of its own; these are the worker's.
 		Open: func(uploads []pool.Upload, m work.Models, o pool.Options) (work.Sampler, error) {
 			o.Threads = cfg.Threads
 			return openSampling(eng, uploads, m, o)
@@ -126,7 +129,8 @@ func (o *workerFlags) run(cmd *cobra.Command, cfg settings.Engine) error {
 	return w.Run(cmd.Context(), o.store.Replicas)
 }
 
-// partKey reads the key that signs parts, if a file of one is given.
+// partKey reads the key that signs parts, if a file of one is given. nil without an error means
+// that parts go unsigned.
 func (o *workerFlags) partKey() (*identity.Key, error) {
 	if o.key == "" {
 		return nil, nil
@@ -138,7 +142,8 @@ func (o *workerFlags) partKey() (*identity.Key, error) {
 }
 
 // connectPatiently connects to the servers, and waits for those that are away. It tries again every
-// second until the context ends; any other fault is returned at once.
+// second until the context ends; any other fault is returned at once. Each failed attempt is a line
+// of the log.
 func connectPatiently(ctx context.Context, o store.Options, log *slog.Logger) (*nats.Conn, error) {
 	for {
 		conn, err := store.Connect(o, "fmp worker")
@@ -155,7 +160,8 @@ func connectPatiently(ctx context.Context, o store.Options, log *slog.Logger) (*
 }
 
 // away reports whether servers could not be reached, or ended while they were: they may be started
-// after a worker, or again. A refusal of the token is no absence, and ends the worker.
+// after a worker, or again. A refusal of the token is no absence, and ends the worker. net.OpError
+// is a refused or broken connection.
 func away(err error) bool {
 	var network *net.OpError
 	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) ||
@@ -163,7 +169,8 @@ func away(err error) bool {
 }
 
 // openSampling makes the sampling of a job ready. The engine is the worker's, and outlives the
-// sampling. Uploads come in the order of the job, which decides the draws.
+// sampling. Uploads come in the order of the job, which decides the draws. After an error there is
+// nothing to close.
 func openSampling(eng engine.Engine, uploads []pool.Upload, m work.Models,
 	o pool.Options) (s *pool.Sampling, err error) {
 	return s, withModels(m, o, func(g *onnx.Model, client models.Manifest, o pool.Options) error {
@@ -176,7 +183,7 @@ func openSampling(eng engine.Engine, uploads []pool.Upload, m work.Models,
 }
 
 // judging makes the judgement of uploads by those of a part ready. It is the same on every machine:
-// one engine, in one thread.
+// one engine, in one thread. The engine is not closed here, as the judgement goes on running on it.
 func judging(ctx context.Context, by *merge.Part, m work.Models,
 	o pool.Options) (judge func(*federate.Upload) (float64, error), err error) {
 	eng, err := pure.New(engine.Options{Threads: 1})
@@ -192,7 +199,8 @@ func judging(ctx context.Context, by *merge.Part, m work.Models,
 
 // withModels calls a function with the client graph of a job, and with its predictors in files of
 // their own. The files are removed when it returns, so that it reads them before. The graph must
-// hold all its data ([serde.Closed]): a job names no file.
+// hold all its data ([serde.Closed]): a job names no file. Files have mode 0600 in a folder of
+// their own, as predictors may hold images.
 func withModels(m work.Models, o pool.Options,
 	do func(*onnx.Model, models.Manifest, pool.Options) error) error {
 	g, err := serde.Closed(m.Graph)
@@ -204,6 +212,7 @@ func withModels(m work.Models, o pool.Options,
 		return err
 	}
 	client.Digest = models.DigestBytes(m.Graph)
+	// It comes as the bytes of an upload.
 	if m.Anchor != nil {
 		if o.AnchorUpload, err = federate.Decode(m.Anchor, federate.Expect{}); err != nil {
 			return fmt.Errorf("anchor: %w", err)
@@ -231,13 +240,16 @@ func withModels(m work.Models, o pool.Options,
 
 // runRemote makes a run for a grid elsewhere, with this machine's data, library and threads. Its
 // files are returned in memory by their names, and the folder of the run is removed. The grid
-// compares the identity of the run with its own and refuses other data or models.
+// compares the identity of the run with its own and refuses other data or models. Settings are
+// hostile input: they are parsed as a file's would be. The context's end stops it between methods,
+// and leaves nothing behind.
 func runRemote(ctx context.Context, settings []byte, own settings.Engine,
 	stderr io.Writer) (files map[string][]byte, err error) {
 	cfg, err := experiment.ParseConfig(settings)
 	if err != nil {
 		return nil, err
 	}
+	// The grid has taken its own out of the job.
 	cfg.Engine.Library, cfg.Engine.Threads = own.Library, own.Threads
 	r, err := newRunner(ctx, cfg.Engine, stderr)
 	if err != nil {
@@ -249,6 +261,7 @@ func runRemote(ctx context.Context, settings []byte, own settings.Engine,
 		return nil, err
 	}
 	defer os.RemoveAll(tmp)
+	// shared is nil: a worker makes one run at a time.
 	p, err := r.shared.Prepare(ctx, cfg, r.eng, r.versions, nil)
 	if err != nil {
 		return nil, err

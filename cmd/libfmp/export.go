@@ -23,14 +23,16 @@ import (
 	"fmp/pipeline/client"
 )
 
-// Texts that are read of a caller.
+// Texts that are read of a caller. A key file of identity is far below 64 KiB, and paths and names
+// below 4 KiB.
 const (
 	maxText = 4096
 	maxKey  = 1 << 16
 )
 
 // guarded runs a call, turns an error or a panic into a message, and returns the code of fmp.h. A
-// panic that crossed into C would end the caller's program.
+// panic that crossed into C would end the caller's program. message may be NULL. Fatal faults of
+// the Go runtime, such as a lack of memory, still end the process.
 func guarded(message **C.char, call func() error) (code C.int) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -44,7 +46,8 @@ func guarded(message **C.char, call func() error) (code C.int) {
 	return C.FMP_OK
 }
 
-// failed hands an error's text to the caller, who frees it with fmp_free; NULL takes none.
+// failed hands an error's text to the caller, who frees it with fmp_free; NULL takes none. The text
+// is in C's heap, with a 0 at its end.
 func failed(message **C.char, err error) C.int {
 	if message != nil {
 		*message = C.CString(err.Error())
@@ -53,7 +56,7 @@ func failed(message **C.char, err error) C.int {
 }
 
 // text copies a caller's text; NULL is "". It reads maxText+1 bytes at most, and none behind the
-// first 0.
+// first 0. The caller's memory is not read again after the call.
 func text(s *C.char) (string, error) {
 	if s == nil {
 		return "", nil
@@ -68,6 +71,7 @@ func text(s *C.char) (string, error) {
 }
 
 // copied copies a caller's bytes. C.GoBytes takes a C.int, which bounds them as well as most does.
+// No memory of the caller's is kept, as Go may not hold pointers of C that are freed.
 func copied(what string, data unsafe.Pointer, size C.size_t, most int) ([]byte, error) {
 	if data == nil || size == 0 || uint64(size) > uint64(min(most, math.MaxInt32)) {
 		return nil, fmt.Errorf("%s: %d bytes at %v; allowed are 1 to %d", what,
@@ -87,7 +91,7 @@ func give(to *C.fmp_buffer, data []byte) error {
 }
 
 // imagesOf views a caller's images. The encoded images stay the caller's until they are read one by
-// one; labels are copied.
+// one; labels are copied. n is checked against maxImages before the array is viewed.
 func imagesOf(c *C.fmp_images) (*images, error) {
 	if c == nil || c.items == nil || c.n < 1 || c.n > maxImages {
 		n := uint64(0)
@@ -100,6 +104,7 @@ func imagesOf(c *C.fmp_images) (*images, error) {
 	im := &images{n: len(items), read: func(i int) ([]byte, error) {
 		return copied(fmt.Sprintf("image %d", i), items[i].data, items[i].size, imagefile.MaxBytes)
 	}}
+	// Labels are int32, one for each image.
 	if c.labels != nil {
 		im.labels = slices.Clone(unsafe.Slice((*int32)(unsafe.Pointer(c.labels)), len(items)))
 	}
@@ -156,7 +161,8 @@ func fmp_client_load(data unsafe.Pointer, size C.size_t, approved *C.char, out *
 }
 
 // load copies a caller's bytes and opens them; the handle is set where that succeeds. The caller
-// may free its bytes once the call is over.
+// may free its bytes once the call is over. open returns a handle, which the caller closes with
+// fmp_close.
 func load(what string, data unsafe.Pointer, size C.size_t, out *C.fmp_handle,
 	open func([]byte) (uint64, error)) error {
 	if out == nil {
@@ -192,13 +198,14 @@ func fmp_describe(handle C.fmp_handle, out, message **C.char) C.int {
 }
 
 // rows are a caller's arrays of predictions. disagreement has n numbers, and the others n by the
-// number of classes, image by image.
+// number of classes, image by image. A nil slice is of an output that the caller does not want.
 type rows struct {
 	probabilities, low, high, disagreement []float32
 	set                                    []byte
 }
 
-// rowsOf views a caller's arrays for n images; NULL is nil, of outputs that are not wanted.
+// rowsOf views a caller's arrays for n images; NULL is nil, of outputs that are not wanted. The
+// caller promises that the arrays have these sizes: C cannot tell them.
 func rowsOf(out *C.fmp_predictions, d *described, n int) (*rows, error) {
 	switch {
 	case out == nil || out.probabilities == nil:
@@ -238,6 +245,7 @@ func fmp_predict(handle C.fmp_handle, in *C.fmp_images, out *C.fmp_predictions,
 		if err != nil {
 			return err
 		}
+		// A handle that is closed between the two calls is told by the second.
 		m.Unlock()
 		d, err := describe(uint64(handle))
 		if err != nil {
@@ -281,7 +289,7 @@ func fmp_predict(handle C.fmp_handle, in *C.fmp_images, out *C.fmp_predictions,
 }
 
 // made gives the caller the bytes that do makes of the images. how says whether the caller has
-// stated the way. The bytes are made whole before the caller sees any.
+// stated the way. The bytes are made whole before the caller sees any. out is set on success alone.
 func made(in *C.fmp_images, how bool, out *C.fmp_buffer, what string,
 	do func(*images) ([]byte, error)) error {
 	im, err := imagesOf(in)

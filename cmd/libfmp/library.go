@@ -26,9 +26,10 @@ import (
 	"fmp/pipeline/tally"
 )
 
+// A library needs an empty one: cgo's build modes ask for package main.
 func main() {}
 
-// maxImages bounds the images of a call.
+// maxImages bounds the images of a call. It is that of an upload of fmp-edge.
 const maxImages = client.MaxItems
 
 // model is a classifier or a client graph behind a handle. Calls of one handle wait for each other.
@@ -40,14 +41,14 @@ type model struct {
 }
 
 // handles are the open models. Numbers are never given twice, so that a closed handle is told from
-// all others.
+// all others. A lock of its own guards the map, and is never held while a model computes.
 var handles = struct {
 	sync.Mutex
 	open map[uint64]*model
 	last uint64
 }{open: map[uint64]*model{}}
 
-// keep gives a model its handle. 0 is none.
+// keep gives a model its handle. 0 is none. 2^64 handles do not run out.
 func keep(m *model) uint64 {
 	handles.Lock()
 	defer handles.Unlock()
@@ -57,7 +58,8 @@ func keep(m *model) uint64 {
 }
 
 // find returns an open model, locked. Its lock is waited for without that of the handles, so that a
-// long call keeps no other handle waiting. A handle that is closed meanwhile is found empty.
+// long call keeps no other handle waiting. A handle that is closed meanwhile is found empty. The
+// caller unlocks the model.
 func find(handle uint64) (*model, error) {
 	handles.Lock()
 	m := handles.open[handle]
@@ -69,7 +71,7 @@ func find(handle uint64) (*model, error) {
 	return m, nil
 }
 
-// findClassifier is find for classifiers alone.
+// findClassifier is find for classifiers alone. After an error nothing is locked.
 func findClassifier(handle uint64) (*model, error) {
 	m, err := find(handle)
 	if err == nil && m.classifier == nil {
@@ -84,7 +86,7 @@ func findClassifier(handle uint64) (*model, error) {
 }
 
 // drop closes a handle, after the calls that use it. A call that waits for the model meanwhile
-// finds it empty.
+// finds it empty. A handle that is not open is no error.
 func drop(handle uint64) {
 	handles.Lock()
 	m := handles.open[handle]
@@ -97,7 +99,8 @@ func drop(handle uint64) {
 	}
 }
 
-// openClassifier opens a classifier from the bytes of its file.
+// openClassifier opens a classifier from the bytes of its file. Its notice is looked for by
+// fmp_classifier_open, as bytes have no file beside them.
 func openClassifier(data []byte) (uint64, error) {
 	c, err := classify.ParseImages(data, 0)
 	if err != nil {
@@ -107,7 +110,8 @@ func openClassifier(data []byte) (uint64, error) {
 }
 
 // openClient opens a client graph. Its extractor comes with this library, or is the approved one
-// (SHA-256): else it is an error. approved is 64 hexadecimal digits in either case, or "".
+// (SHA-256): else it is an error. approved is 64 hexadecimal digits in either case, or "". A graph
+// of private rounds is refused, as the library keeps no ledger.
 func openClient(data []byte, approved string) (uint64, error) {
 	c, err := client.Parse(data, 0)
 	if err != nil {
@@ -134,7 +138,8 @@ func openClient(data []byte, approved string) (uint64, error) {
 	return keep(&model{client: c}), nil
 }
 
-// described is the classes, the size of images and the outputs of a model.
+// described is the classes, the size of images and the outputs of a model. Classes are in the order
+// of the outputs.
 type described struct {
 	Kind    string   `json:"kind"`
 	Digest  string   `json:"digest"`
@@ -148,7 +153,8 @@ type described struct {
 	Intervals bool `json:"intervals"`
 }
 
-// describe waits for a call that uses the model. A class without a name has its number.
+// describe waits for a call that uses the model. A class without a name has its number. A closed
+// handle is an error.
 func describe(handle uint64) (*described, error) {
 	m, err := find(handle)
 	if err != nil {
@@ -170,7 +176,8 @@ func describe(handle uint64) (*described, error) {
 	return nil, fmt.Errorf("handle %d is not open", handle)
 }
 
-// images are the encoded images of a call; labels are class numbers, nil where there are none.
+// images are the encoded images of a call; labels are class numbers, nil where there are none. read
+// copies one of the caller's images.
 type images struct {
 	n      int
 	read   func(i int) ([]byte, error)
@@ -179,7 +186,7 @@ type images struct {
 
 // source returns the images under names of their numbers, in folders of their classes. Six digits
 // are enough for maxImages. The names are in the order of the caller's images within a class, and
-// folders in that of fmp-edge.
+// folders in that of fmp-edge. With labels the order is class by class, else that of the caller.
 func (im *images) source(fit imagefile.Fit, f models.Manifest) (imagefile.Source, error) {
 	if im.n < 1 || im.n > maxImages {
 		return nil, fmt.Errorf("%d images; want 1 to %d", im.n, maxImages)
@@ -204,7 +211,8 @@ func (im *images) source(fit imagefile.Fit, f models.Manifest) (imagefile.Source
 }
 
 // foldersOf returns a folder's name for each class, in the order of the folders of fmp-edge: those
-// are called as the class, or by its number. Sums of floats have the bytes of their order.
+// are called as the class, or by its number. Sums of floats have the bytes of their order. The
+// number in front sorts as the names of fmp-edge's folders do.
 func foldersOf(f models.Manifest) []string {
 	names := make([]string, f.C)
 	for c := range names {
@@ -221,7 +229,7 @@ func foldersOf(f models.Manifest) []string {
 	return names
 }
 
-// number is that of the image of a name.
+// number is that of the image of a name. Names are source's own, so that the text is digits.
 func number(p string) int {
 	i, _ := strconv.Atoi(strings.TrimSuffix(path.Base(p), ".jpg"))
 	return i
@@ -229,7 +237,7 @@ func number(p string) int {
 
 // predict classifies images and gives each prediction with the number of its image. p is valid
 // until give returns. An image that cannot be read is an error. With labels images come class by
-// class, so that give is told the number of each.
+// class, so that give is told the number of each. The handle is locked throughout.
 func predict(handle uint64, im *images, give func(i int, p *classify.Prediction) error) error {
 	m, err := findClassifier(handle)
 	if err != nil {
@@ -252,7 +260,8 @@ func predict(handle uint64, im *images, give func(i int, p *classify.Prediction)
 	return errors.Join(append(bad, err)...)
 }
 
-// evaluation says how the report of a site is made. Fields are those of fmp_evaluation.
+// evaluation says how the report of a site is made. Fields are those of fmp_evaluation. epsilon 0
+// asks for no noise; delta is then 0 or its default.
 type evaluation struct {
 	key            []byte // the file of the client's key
 	round          uint64
@@ -262,7 +271,7 @@ type evaluation struct {
 }
 
 // check sets the default of the least count, and returns an error for an evaluation that is not
-// made. delta may be its default without epsilon, as callers in C fill in the struct.
+// made. delta may be its default without epsilon, as callers in C fill in the struct. e is changed.
 func (e *evaluation) check() error {
 	if e.epsilon != 0 && e.least != 0 {
 		return errors.New("evaluate: least is of reports without noise: give 0 beside epsilon")
@@ -285,7 +294,8 @@ func (e *evaluation) check() error {
 }
 
 // evaluate scores labelled images and returns the signed counts of a site. With noise each image is
-// classified by itself, and one that cannot be read is left out: an error would tell of it.
+// classified by itself, and one that cannot be read is left out: an error would tell of it. The
+// report is signed with the client's key and kept nowhere: a ledger of noise is the caller's.
 func evaluate(handle uint64, im *images, e *evaluation) ([]byte, error) {
 	key, err := identity.Parse(e.key)
 	if err != nil {
@@ -329,7 +339,7 @@ func evaluate(handle uint64, im *images, e *evaluation) ([]byte, error) {
 	return r.Sign(key)
 }
 
-// upload says how an upload is made. Fields are those of fmp_upload.
+// upload says how an upload is made. Fields are those of fmp_upload. The library writes no file.
 type upload struct {
 	name      string // of the client
 	round     uint64
@@ -350,7 +360,7 @@ func (o *upload) check() error {
 
 // compress makes the upload of labelled images, with the bytes of fmp-edge compress. An image that
 // cannot be read is an error, and nothing is made. Sums are made in the order of classes as
-// fmp-edge reads folders, so that the bytes are equal.
+// fmp-edge reads folders, so that the bytes are equal. Calibration points are not made here.
 func compress(handle uint64, im *images, o *upload) ([]byte, error) {
 	if err := o.check(); err != nil {
 		return nil, err
