@@ -33,6 +33,7 @@ func Model(m *onnx.Model) error {
 	return nil
 }
 
+// checkModel looks at versions and metadata first, then at functions, and at the graph last.
 func checkModel(m *onnx.Model) (err error) {
 	defer try.Catch(&err)
 	if m.IR < 3 || m.IR > onnx.MaxIR {
@@ -82,6 +83,8 @@ func checkModel(m *onnx.Model) (err error) {
 	return nil
 }
 
+// checkOpset marks a version out of bounds as beyond this program ([onnx.ErrUnknown]) and not as
+// wrong.
 func checkOpset(v int64) {
 	if v < onnx.MinOpset || v > onnx.MaxOpset {
 		try.Do(onnx.Unknownf("operator set version %d of the standard domain; allowed are %d to %d, "+
@@ -89,6 +92,7 @@ func checkOpset(v int64) {
 	}
 }
 
+// checkFunction reads a function without operator sets of its own by the model's.
 func checkFunction(m *onnx.Model, f *onnx.Function, local map[onnx.OpName]bool) (err error) {
 	defer try.Catch(&err)
 	opsets := f.Opsets
@@ -114,7 +118,8 @@ func checkFunction(m *onnx.Model, f *onnx.Function, local map[onnx.OpName]bool) 
 	return nil
 }
 
-// checker walks a graph with the names defined so far; subgraphs see the names around them.
+// checker walks a graph with the names defined so far; subgraphs see the names around them. A
+// checker belongs to one graph, and outer leads to the graphs around it.
 type checker struct {
 	outer      *checker
 	opsets     map[string]int64
@@ -139,6 +144,7 @@ func (c *checker) typeOf(name string) onnx.DType {
 	return onnx.Undefined
 }
 
+// definedBy looks from the inside out and tells the kind of value, for errors.
 func (c *checker) definedBy(name string) (string, bool) {
 	for k := c; k != nil; k = k.outer {
 		if by, ok := k.defined[name]; ok {
@@ -148,6 +154,8 @@ func (c *checker) definedBy(name string) (string, bool) {
 	return "", false
 }
 
+// define notes a value of a graph; a subgraph may not give a name that a graph around it gives
+// before.
 func (c *checker) define(name, by string) {
 	switch {
 	case name == "":
@@ -161,6 +169,8 @@ func (c *checker) define(name, by string) {
 	c.defined[name] = by
 }
 
+// graph defines values in the order of the nodes, so that a node out of order reads an unknown
+// name.
 func (c *checker) graph(g *onnx.Graph, depth int) {
 	for _, in := range g.Inputs {
 		c.define(in.Name, "input")
@@ -210,6 +220,8 @@ func checkValue(kind string, v onnx.ValueInfo) {
 	}
 }
 
+// node takes the types of outputs from the schema where it tells them, and refuses other types of
+// the file.
 func (c *checker) node(n *onnx.Node, depth int) error {
 	if n == nil {
 		return errors.New("a node is nil")
@@ -271,6 +283,7 @@ func (c *checker) node(n *onnx.Node, depth int) error {
 	return nil
 }
 
+// attr checks subgraphs by checkers of their own, to a depth of onnx.MaxDepth.
 func (c *checker) attr(a onnx.Attr, depth int) (err error) {
 	defer try.Catch(&err)
 	graphs := a.Graphs

@@ -32,7 +32,8 @@ func (c *checker) operator(n *onnx.Node) ([]onnx.DType, error) {
 	return s.Bind(in, len(n.Outputs))
 }
 
-// schema finds the definition of a node's operator; the error says why there is none.
+// schema finds the definition of a node's operator; the error says why there is none. Errors tell a
+// faulty model from one that another engine might run ([onnx.ErrUnknown]).
 func (c *checker) schema(n *onnx.Node) (*op.Schema, error) {
 	name := onnx.OpName{Domain: n.Domain, Name: n.Op}
 	known := op.Names(n.Domain)
@@ -91,7 +92,8 @@ var kindNames = map[onnx.AttrKind]string{
 	onnx.AttrTensors: "a list of tensors", onnx.AttrGraphs: "a list of graphs",
 }
 
-// checkAttrs holds a node's attributes against the definition.
+// checkAttrs holds a node's attributes against the definition. In a function the kind of a
+// reference may be left out.
 func checkAttrs(n *onnx.Node, s *op.Schema) error {
 	for _, a := range n.Attrs {
 		if strings.HasPrefix(a.Name, "__") {

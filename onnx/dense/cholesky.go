@@ -19,7 +19,8 @@ type Factor struct {
 	inverse []float64
 }
 
-// FactorWork returns how many numbers of workspace [Cholesky] wants for a matrix of n rows.
+// FactorWork returns how many numbers of workspace [Cholesky] wants for a matrix of n rows. Those
+// are the inverses of the blocks on the diagonal: about 32 n numbers.
 func FactorWork(n int) int { return (n + triangle - 1) / triangle * triangle * triangle }
 
 // Cholesky overwrites the symmetric matrix a by U, where a = U'U, and returns the decomposition,
@@ -28,6 +29,8 @@ func FactorWork(n int) int { return (n + triangle - 1) / triangle * triangle * t
 // where that has [FactorWork] numbers.
 //
 // It divides the matrix in four (Gustavson 1997), so that all but a part of order 1/n is products.
+// It costs n³/3 operations. A caller that gets false may add to the diagonal of a copy and try
+// again.
 func Cholesky(a blas64.General, work []float64) (Factor, bool) {
 	n := a.Rows
 	if a.Cols != n {
@@ -50,11 +53,13 @@ func block(a blas64.General, i, h, j, w int) blas64.General {
 		Data: a.Data[min(i*a.Stride+j, len(a.Data)):]}
 }
 
-// half divides a range of rows at a multiple of triangle.
+// half divides a range of rows at a multiple of triangle. Blocks on the diagonal then begin at
+// multiples of triangle at every level, which inverseOf relies on.
 func half(n int) int { return (n/2 + triangle - 1) / triangle * triangle }
 
 // factor replaces rows and columns from to from+n, from which the rows above are taken off, by
-// their part of U.
+// their part of U. With A = [B C; C' D] it takes P'P = B, P'Q = C and R'R = D - Q'Q, so that U = [P
+// Q; 0 R].
 func (f *Factor) factor(from, n int) bool {
 	if n <= triangle {
 		return f.leaf(from, n)
@@ -75,6 +80,7 @@ func (f *Factor) leaf(from, n int) bool {
 	u := block(f.U, from, n, from, n)
 	for i := range n {
 		x := row64(u, i)
+		// So written, NaN is refused too.
 		if !(x[i] > 0) || math.IsInf(x[i], 1) {
 			return false
 		}
@@ -94,7 +100,8 @@ func (f *Factor) leaf(from, n int) bool {
 	return true
 }
 
-// invert sets the inverse of a block of U, V: rows from the last on, of U V = I.
+// invert sets the inverse of a block of U, V: rows from the last on, of U V = I. V is upper
+// triangular as well; its rows are written whole, zeros included.
 func (f *Factor) invert(from, n int) {
 	u, v := block(f.U, from, n, from, n), f.inverseOf(from, n)
 	for i := n - 1; i >= 0; i-- {
@@ -118,7 +125,8 @@ func (f *Factor) inverseOf(from, n int) blas64.General {
 	return blas64.General{Rows: n, Cols: n, Stride: triangle, Data: f.inverse[from*triangle:]}
 }
 
-// takeGram takes a'a off c, at least in its upper triangle.
+// takeGram takes a'a off c, at least in its upper triangle. Dividing leaves out the lower blocks:
+// about half of the work of one product.
 func takeGram(a, c blas64.General) {
 	n := c.Rows
 	if n <= 4*triangle {
@@ -166,7 +174,8 @@ func (f *Factor) backward(from int, b blas64.General) {
 const leafColumns = 128
 
 // solveLeaf multiplies b by the inverse of a block. The residual is that of substitution: blocks
-// are so small that the errors of an inverse do not add up.
+// are so small that the errors of an inverse do not add up. A product with the inverse runs in
+// vectors, where substitution goes row by row.
 func (f *Factor) solveLeaf(t blas.Transpose, from int, b blas64.General) {
 	var x [triangle * leafColumns]float64
 	for j := 0; j < b.Cols; j += leafColumns {
@@ -179,7 +188,8 @@ func (f *Factor) solveLeaf(t blas.Transpose, from int, b blas64.General) {
 	}
 }
 
-// few is the number of columns up to which solutions are taken one by one.
+// few is the number of columns up to which solutions are taken one by one. Products of so narrow
+// matrices leave most of a tile empty.
 const few = 4
 
 // SolveHalf overwrites b by U⁻¹b, or by U'⁻¹b where t says so. It takes n² operations a column.
@@ -201,13 +211,15 @@ func (f *Factor) SolveHalf(t blas.Transpose, b blas64.General) {
 	}
 }
 
-// Solve overwrites b by A⁻¹b.
+// Solve overwrites b by A⁻¹b. It solves U'y = b and then U x = y, in 2 n² operations a column. The
+// decomposition is only read, so that several goroutines may solve by it.
 func (f *Factor) Solve(b blas64.General) {
 	f.SolveHalf(blas.Trans, b)
 	f.SolveHalf(blas.NoTrans, b)
 }
 
 // Inverse overwrites U by A⁻¹ = U⁻¹U⁻¹', both triangles, and returns it. The decomposition is lost.
+// It works in place, and costs 2 n³/3 operations.
 func (f *Factor) Inverse() blas64.General {
 	if f.U.Rows == 0 {
 		return f.U
@@ -223,7 +235,8 @@ func (f *Factor) Inverse() blas64.General {
 }
 
 // invertHalf replaces rows and columns from from on of U by those of its inverse: [P Q; 0 R] by
-// [P⁻¹, -P⁻¹ Q R⁻¹; 0 R⁻¹].
+// [P⁻¹, -P⁻¹ Q R⁻¹; 0 R⁻¹]. The order matters: Q is solved by P before P is replaced, and
+// multiplied by R⁻¹ after R is.
 func (f *Factor) invertHalf(from, n int) {
 	if n <= triangle {
 		v, u := f.inverseOf(from, n), block(f.U, from, n, from, n)
@@ -240,7 +253,8 @@ func (f *Factor) invertHalf(from, n int) {
 	f.invertHalf(from, m)
 }
 
-// timesUpper replaces b by alpha b t for the upper triangular t, which has zeros below.
+// timesUpper replaces b by alpha b t for the upper triangular t, which has zeros below. The right
+// half is done first, since it needs the left half as it was.
 func timesUpper(b, t blas64.General, alpha float64) {
 	n := t.Rows
 	if n <= 2*triangle {
@@ -255,6 +269,7 @@ func timesUpper(b, t blas64.General, alpha float64) {
 }
 
 // squareHalf replaces the upper triangular t, which has zeros below, by the upper triangle of t t'.
+// Of t = [P Q; 0 R] that is [PP' + QQ', QR'; ·, RR'].
 func squareHalf(t blas64.General) {
 	n := t.Rows
 	if n <= 2*triangle {
@@ -303,7 +318,8 @@ func AddOuter(a, c blas64.General) {
 	AddOuter(low, block(c, m, n-m, m, n-m))
 }
 
-// timesLower replaces b by b t' for the upper triangular t, which has zeros below.
+// timesLower replaces b by b t' for the upper triangular t, which has zeros below. The left half is
+// done first, since it needs the right half as it was.
 func timesLower(b, t blas64.General) {
 	n := t.Rows
 	if n <= 2*triangle {
@@ -317,7 +333,8 @@ func timesLower(b, t blas64.General) {
 	timesLower(right, block(t, m, n-m, m, n-m))
 }
 
-// timesLeaf replaces b by alpha b t, or alpha b t'.
+// timesLeaf replaces b by alpha b t, or alpha b t'. Rows of b go by way of a buffer, 64 at a time,
+// as a product cannot write over its operand.
 func timesLeaf(trans blas.Transpose, b, t blas64.General, alpha float64) {
 	var buf [2 * triangle * 2 * triangle]float64
 	for i := 0; i < b.Rows; i += 2 * triangle {

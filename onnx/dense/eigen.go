@@ -23,7 +23,8 @@ const leaf = 32
 //
 // Blocked Householder reflections make the matrix tridiagonal (Dongarra, Hammarling and Sorensen
 // 1989); that is divided, and the halves' solutions are joined by the roots of a secular equation
-// (Cuppen 1981; Gu and Eisenstat 1995). Three quarters of the work are products.
+// (Cuppen 1981; Gu and Eisenstat 1995). Three quarters of the work are products. It costs O(n³),
+// and memory of about 4 n² numbers beside a.
 func Eigen(a blas64.General) (values []float64, vectors blas64.General) {
 	n := a.Rows
 	if a.Cols != n {
@@ -87,7 +88,8 @@ func part(a blas64.General, i, j int) blas64.General {
 }
 
 // reduce makes columns from to to-1 tridiagonal and updates the rest of the matrix: A - V W' - W
-// V'.
+// V'. Half of the work is products of the rest of the matrix with one vector, at the speed of
+// memory; the other half is the update, in products of matrices.
 func (t *tridiagonal) reduce(from, to int) {
 	n, w := t.a.Rows, to-from
 	s := zeros(2*w, n-from) // a row of V', then one of W'
@@ -134,7 +136,7 @@ func (t *tridiagonal) reduce(from, to int) {
 const updateRows = 160
 
 // timesSymmetric sets p to a x for the symmetric matrix whose upper triangle a has, which it reads
-// once.
+// once. Four rows at a time share the reads of x and p. The order of its sums is its own.
 func timesSymmetric(a blas64.General, x, p []float64) {
 	n := len(x)
 	clear(p)
@@ -173,7 +175,9 @@ func timesSymmetric(a blas64.General, x, p []float64) {
 	}
 }
 
-// reflect replaces x by v, where (I - tau v v') x = (e, 0, ..., 0) and v begins with 1.
+// reflect replaces x by v, where (I - tau v v') x = (e, 0, ..., 0) and v begins with 1. e has the
+// sign opposite to x's first number, so that their difference does not cancel. Of x = (e, 0, ...,
+// 0) tau is 0.
 func reflect(x []float64) (e, tau float64) {
 	norm := blas64.Nrm2(vec(x[1:]))
 	if norm == 0 {
@@ -189,7 +193,8 @@ func reflect(x []float64) (e, tau float64) {
 }
 
 // back turns eigenvectors of the tridiagonal matrix into those of the matrix: blocks of reflectors
-// are I - V' T V (Schreiber and Van Loan 1989).
+// are I - V' T V (Schreiber and Van Loan 1989). Blocks are applied from the last, each to the rows
+// below its first column.
 func (t *tridiagonal) back(z blas64.General) {
 	n := t.a.Rows
 	tv, vz := make([]float64, together*n), make([]float64, together*n)
@@ -212,7 +217,8 @@ func (t *tridiagonal) back(z blas64.General) {
 	}
 }
 
-// compact returns T, upper triangular, of reflectors that are the rows of v.
+// compact returns T, upper triangular, of reflectors that are the rows of v. T_ii = tau_i and
+// T_{<i,i} = -tau_i T_{<i,<i} (V v_i), as in LAPACK's dlarft.
 func compact(v blas64.General, tau []float64) blas64.General {
 	w := v.Rows
 	f, gram := zeros(w, w), zeros(w, w)
@@ -231,7 +237,9 @@ func compact(v blas64.General, tau []float64) blas64.General {
 }
 
 // divide sets d to the eigenvalues, ascending, and q, zeros, to the eigenvectors of the tridiagonal
-// matrix of diagonal d and off-diagonal e, which it overwrites.
+// matrix of diagonal d and off-diagonal e, which it overwrites. T is the two halves on the
+// diagonal, with |e_m| taken off both ends, plus |e_m| v v' for v = (0..., 1, ±1, ...0). In
+// eigenvectors of the halves that is 2 |e_m| z z' with |z| = 1.
 func divide(d, e []float64, q blas64.General, s *scratch) {
 	n := len(d)
 	if n <= leaf {

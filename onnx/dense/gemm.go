@@ -25,7 +25,9 @@ type Packed struct {
 	panels     []float64 // [Padded(cols) / Width, rows, Width], zeros where there is no column
 }
 
-// Pack lays out b, or its transpose, in buf where that has room.
+// Pack lays out b, or its transpose, in buf where that has room. buf may be nil; where it is taken,
+// it belongs to the result until [Packed.Buffer] gives it back. b is copied and may change
+// afterwards.
 func Pack(t blas.Transpose, b blas64.General, buf []float64) Packed {
 	p := Packed{rows: b.Rows, cols: b.Cols}
 	if t != blas.NoTrans {
@@ -44,11 +46,11 @@ func room[T float32 | float64](buf []T, n int) []T {
 	return buf[:n]
 }
 
-// Buffer returns the memory behind p, for the next Pack.
+// Buffer returns the memory behind p, for the next Pack. p must not be used after that Pack.
 func (p Packed) Buffer() []float64 { return p.panels }
 
 // pack copies rows from l to l+d and columns from j to j+w of b, as read, to dst: [Padded(w) /
-// Width, d, Width].
+// Width, d, Width]. It writes every number of dst, so that its contents before do not matter.
 func pack(dst []float64, t blas.Transpose, b blas64.General, l, d, j, w int) {
 	for q := 0; q < w; q += Width {
 		v := min(Width, w-q)
@@ -83,7 +85,8 @@ func pack(dst []float64, t blas.Transpose, b blas64.General, l, d, j, w int) {
 }
 
 // Mul adds a p, or a' p, to c, which may be as wide as the panels: Padded(columns), the last of
-// which it leaves as they are.
+// which it leaves as they are. It panics where shapes do not fit. Several goroutines may multiply
+// by one p at a time, into c of their own.
 func (p Packed) Mul(t blas.Transpose, a, c blas64.General) {
 	m, k, rs, ks := left(t, a)
 	if k != p.rows || c.Rows != m || c.Cols != p.cols && c.Cols != Padded(p.cols) {
@@ -103,7 +106,8 @@ func (p Packed) Mul(t blas.Transpose, a, c blas64.General) {
 }
 
 // MulRows adds a' times the rows of p from from on, as many as a has, to the square matrix c; where
-// upper is set, to the tiles that touch its upper triangle alone.
+// upper is set, to the tiles that touch its upper triangle alone. Below the diagonal the tiles that
+// touch it are written as well, and the rest of that triangle stays as it is.
 func (p Packed) MulRows(from int, a, c blas64.General, upper bool) {
 	if from < 0 || from+a.Rows > p.rows || a.Cols != p.cols || c.Rows != p.cols ||
 		c.Cols != p.cols {
@@ -126,7 +130,8 @@ func (p Packed) MulRows(from int, a, c blas64.General, upper bool) {
 }
 
 // MulRow adds x p to y, for a row x: at the speed of memory, where Mul would leave most of a tile
-// empty. The order of its sums is its own.
+// empty. The order of its sums is its own. x has as many numbers as p has rows, y as many as it has
+// columns.
 func (p Packed) MulRow(x, y []float64) {
 	if len(x) != p.rows || len(y) != p.cols {
 		panic(fmt.Sprintf("dense: product of a row of %d and %d x %d into a row of %d", len(x),
@@ -148,7 +153,8 @@ func (p Packed) MulRow(x, y []float64) {
 	}
 }
 
-// left is a's shape as read, and the distances of its rows and columns in memory.
+// left is a's shape as read, and the distances of its rows and columns in memory. A transposed
+// matrix is read where it lies, with its distances exchanged.
 func left(t blas.Transpose, a blas64.General) (m, k, rs, ks int) {
 	if t == blas.NoTrans {
 		return a.Rows, a.Cols, a.Stride, 1
@@ -162,7 +168,8 @@ const gemmWidth = 512
 
 // Gemm sets c to alpha a b + beta c, with a and b transposed as their flags say: blas64.Gemm, on
 // the calling goroutine. Unlike there, an infinity or NaN of either operand comes through a zero of
-// the other.
+// the other. With beta = 0 the contents of c do not matter, NaN included. It panics where shapes do
+// not fit, and costs O(m n k).
 func Gemm(tA, tB blas.Transpose, alpha float64, a, b blas64.General, beta float64,
 	c blas64.General) {
 	m, k, rs, ks := left(tA, a)
@@ -218,6 +225,7 @@ type edge struct {
 	c [tileRows * 2 * Width]float64
 }
 
+// edges keep memory between products of any goroutine: one each while it multiplies.
 var edges = sync.Pool{New: func() any { return &edge{a: make([]float64, depth*tileRows)} }}
 
 // block adds a b to c: a is m x d with distances rs and ks, b has n columns in panels that are bs

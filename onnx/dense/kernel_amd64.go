@@ -3,6 +3,7 @@ package dense
 import "golang.org/x/sys/cpu"
 
 var (
+	// asked of the processor once, when the program starts
 	haveAVX512 = cpu.X86.HasAVX512F && cpu.X86.HasAVX512DQ && haveAVX2
 	haveAVX2   = cpu.X86.HasAVX2 && cpu.X86.HasFMA
 )
@@ -16,6 +17,7 @@ var twoPanels = haveAVX512
 // tile adds a b to tileRows x w numbers of c: a is tileRows x d with distances rs and ks, b one
 // panel (w = Width) or two that are bs apart.
 func tile(d int, a []float64, rs, ks int, b []float64, bs int, c []float64, cs, w int) {
+	// Assembly checks no bounds: the furthest elements that it reaches are looked at here.
 	_, _ = a[(tileRows-1)*rs+(d-1)*ks], c[(tileRows-1)*cs+w-1]
 	switch {
 	case haveAVX512 && w > Width:
@@ -34,6 +36,7 @@ func tile(d int, a []float64, rs, ks int, b []float64, bs int, c []float64, cs, 
 	}
 }
 
+// tileSingle is tile in float32: panels have SingleWidth columns, and rows of a lie rs apart.
 func tileSingle(d int, a []float32, rs int, b []float32, bs int, c []float32, cs, w int) {
 	_, _ = a[(tileRows-1)*rs+d-1], c[(tileRows-1)*cs+w-1]
 	switch {
@@ -64,6 +67,7 @@ func Instructions() string {
 	return "Go"
 }
 
+// softmax is softmaxGo, in vectors where the processor has them; callers have checked the shapes.
 func softmax(c, n int, l []float64, ls int, e []float64, es int, p []float64, ps int, add bool, top,
 	sum []float64) {
 	switch {
@@ -77,6 +81,7 @@ func softmax(c, n int, l []float64, ls int, e []float64, es int, p []float64, ps
 	}
 }
 
+// blend is blendGo, in vectors where the processor has them.
 func blend(c, n int, l []float64, ls int, p []float64, ps int, s []float64, ss int,
 	inner []float64) {
 	switch {
@@ -88,6 +93,7 @@ func blend(c, n int, l []float64, ls int, p []float64, ps int, s []float64, ss i
 	}
 }
 
+// expSum is expSumGo, in vectors where the processor has them.
 func expSum(c, n int, l []float32, ls int, by float64, sum []float64) {
 	switch {
 	case n == 0:
@@ -100,6 +106,7 @@ func expSum(c, n int, l []float32, ls int, by float64, sum []float64) {
 	}
 }
 
+// curve is curveGo, in vectors where the processor has them.
 func curve(c, n int, a []float64, as int, p []float64, ps int, w []float64) {
 	switch {
 	case n == 0:
@@ -110,6 +117,7 @@ func curve(c, n int, a []float64, as int, p []float64, ps int, w []float64) {
 	}
 }
 
+// curveSingle is curveGo in float32, where a vector has twice as many numbers.
 func curveSingle(c, n int, a []float32, as int, p []float32, ps int, w []float32) {
 	switch {
 	case n == 0:
@@ -120,6 +128,7 @@ func curveSingle(c, n int, a []float32, as int, p []float32, ps int, w []float32
 	}
 }
 
+// residual is residualGo, in vectors where the processor has them.
 func residual(c, n int, a []float32, as int, y []float32, ys int, w []float32) {
 	switch {
 	case n == 0:

@@ -5,6 +5,8 @@ const (
 	twoPanels = false
 )
 
+// tile adds a b to tileRows x Width numbers of c: a is tileRows x d with distances rs and ks, b one
+// panel. Assembly checks no bounds, so the furthest elements are looked at first.
 func tile(d int, a []float64, rs, ks int, b []float64, _ int, c []float64, cs, _ int) {
 	_, _, _ = a[(tileRows-1)*rs+(d-1)*ks], b[d*Width-1], c[(tileRows-1)*cs+Width-1]
 	tile5x8(d, &a[0], rs, ks, &b[0], &c[0], cs)

@@ -1,6 +1,7 @@
 package dense
 
-// goRows is the rows of tileGo's tile, of Width columns.
+// goRows is the rows of tileGo's tile, of Width columns. Ten sums, two columns of five rows, fit
+// the sixteen registers of common processors beside the operands.
 const goRows = 5
 
 // tileGo adds a b to a tile of c in Go, two columns at a time so that the sums fit registers: a is
@@ -57,6 +58,7 @@ func rowGo(d int, a, b, c []float64) {
 	*to = [Width]float64{s0, s1, s2, s3, s4, s5, s6, s7}
 }
 
+// narrowGo rounds n runs of Width numbers to float32; in `to` they begin step numbers apart.
 func narrowGo(n int, from []float64, to []float32, step int) {
 	for l := range n {
 		f, t := (*[Width]float64)(from[l*Width:]), (*[Width]float32)(to[l*step:])
@@ -66,6 +68,7 @@ func narrowGo(n int, from []float64, to []float32, step int) {
 	}
 }
 
+// rowSingleGo is rowGo in float32, for a panel of SingleWidth columns.
 func rowSingleGo(d int, a, b, c []float32) {
 	to := (*[SingleWidth]float32)(c)
 	for l, v := range a[:d] {

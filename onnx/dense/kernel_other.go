@@ -7,6 +7,8 @@ const (
 	twoPanels = false
 )
 
+// tile adds a b to tileRows x Width numbers of c: a is tileRows x d with distances rs and ks, b one
+// panel.
 func tile(d int, a []float64, rs, ks int, b []float64, _ int, c []float64, cs, _ int) {
 	tileGo(Width, d, a, rs, ks, b, c, cs)
 }

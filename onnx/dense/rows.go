@@ -6,7 +6,7 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 )
 
-// As returns numbers in another precision.
+// As returns numbers in another precision. The result is new memory, also where both are the same.
 func As[T, F float32 | float64](x []F) []T {
 	out := make([]T, len(x))
 	for i, v := range x {
@@ -15,7 +15,8 @@ func As[T, F float32 | float64](x []F) []T {
 	return out
 }
 
-// General returns the matrix of numbers that lie row by row.
+// General returns the matrix of numbers that lie row by row. It shares data, and the stride is
+// cols.
 func General(rows, cols int, data []float64) blas64.General {
 	return blas64.General{Rows: rows, Cols: cols, Stride: cols, Data: data}
 }
@@ -27,7 +28,8 @@ func Dots[T float32 | float64](a, x, out []T) {
 	dotRows(a, len(x), x, out)
 }
 
-// dotRows is [Dots] of rows that are as apart.
+// dotRows is [Dots] of rows that are as apart. Four rows at a time share the reads of x; dots4 does
+// the first `done` numbers in vectors.
 func dotRows[T float32 | float64](a []T, as int, x, out []T) {
 	n, d := len(out), len(x)
 	i := 0
@@ -53,13 +55,15 @@ func dotRows[T float32 | float64](a []T, as int, x, out []T) {
 	}
 }
 
-// AddRows adds the rows of a, len(by) x len(y), times by to y. It reads a once, as [Dots] does.
+// AddRows adds the rows of a, len(by) x len(y), times by to y. It reads a once, as [Dots] does. It
+// panics unless a has len(by) len(y) numbers.
 func AddRows[T float32 | float64](a, by, y []T) {
 	checkRows(len(a), len(by), len(y))
 	addRows(a, len(y), by, y)
 }
 
-// addRows is [AddRows] of rows that are as apart.
+// addRows is [AddRows] of rows that are as apart. Four rows at a time share the read and the write
+// of y.
 func addRows[T float32 | float64](a []T, as int, by, y []T) {
 	n, d := len(by), len(y)
 	i := 0

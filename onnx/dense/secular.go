@@ -12,6 +12,7 @@ import (
 // join is the eigenproblem of Q (diag(d) + rho z z') Q', rho > 0, |z| = 1. Q is made of two blocks
 // on its diagonal, of which the first has upper rows.
 type join struct {
+	// poles, ascending within either block, and their weights; solve changes both, and q
 	d, z  []float64
 	q     blas64.General
 	upper int
@@ -19,7 +20,8 @@ type join struct {
 	*scratch
 }
 
-// scratch is room for joins, one after the other.
+// scratch is room for joins, one after the other. The first three have n² numbers and row has n, n
+// being the size of the whole problem.
 type scratch struct{ inverse, old, made, row []float64 }
 
 func newScratch(n int) *scratch {
@@ -33,11 +35,14 @@ const (
 	inLower
 )
 
+// epsilon is half the distance from 1 to the next float64: the largest relative error of a
+// rounding.
 const epsilon = 0x1p-53
 
 // solve makes d the eigenvalues, ascending, and q the eigenvectors. Poles whose weight is nothing,
 // or that coincide with another, are eigenvalues as they are; the others move to the roots of the
-// secular equation.
+// secular equation. It costs O(k²) for the roots and O(n k²) for the product with k poles that
+// move, which deflation makes fewer.
 func (j *join) solve() {
 	n := len(j.d)
 	order, in := make([]int, n), make([]uint8, n)
@@ -46,6 +51,7 @@ func (j *join) solve() {
 			in[i] = inLower
 		}
 	}
+	// Equal poles keep their order, so that results do not depend on the sort.
 	slices.SortFunc(order, func(a, b int) int {
 		return cmp.Or(cmp.Compare(j.d[a], j.d[b]), a-b)
 	})
@@ -76,7 +82,8 @@ func (j *join) solve() {
 }
 
 // grouped returns the places of moved columns where those of the upper block come first, those of
-// the lower one last, and how many of the first and of the first two groups there are.
+// the lower one last, and how many of the first and of the first two groups there are. A product
+// then leaves out the block of Q in which a group has zeros alone: about half of the work.
 func grouped(moved []int, in []uint8) (ends [2]int, to []int) {
 	to = make([]int, len(moved))
 	next := 0
@@ -99,6 +106,8 @@ func grouped(moved []int, in []uint8) (ends [2]int, to []int) {
 type rows struct{ from, to, first, end int }
 
 // times sets rows of made to those of Q's moved columns by u', of which all others are zeros there.
+// Numbers of Q are gathered in the order of the groups first, so that one product serves a block of
+// rows.
 func (j *join) times(made, u blas64.General, moved, to []int, r rows) {
 	h, w := r.to-r.from, r.end-r.first
 	old := blas64.General{Rows: h, Cols: w, Stride: max(w, 1), Data: j.old[:h*w]}
@@ -115,7 +124,7 @@ func (j *join) times(made, u blas64.General, moved, to []int, r rows) {
 }
 
 // sort makes d the values in ascending order, and q the columns of made and then its own kept ones
-// in the same order.
+// in the same order. It works a row at a time, in place, by way of room for one row.
 func (j *join) sort(values []float64, made blas64.General, kept []int) {
 	n := len(values)
 	order := make([]int, n)
@@ -142,7 +151,8 @@ func (j *join) sort(values []float64, made blas64.General, kept []int) {
 
 // deflate divides the poles, given in ascending order, in those that move and those that are kept.
 // Of two that nearly coincide a rotation of their vectors gives one the whole weight; both are then
-// in the blocks of either.
+// in the blocks of either. The tolerance is 8 epsilon times the largest pole or weight, LAPACK's in
+// dlaed2. Dropping numbers below it perturbs the matrix by no more than rounding does.
 func (j *join) deflate(order []int, in []uint8) (moved, kept []int) {
 	var most float64
 	for i := range j.d {
@@ -182,6 +192,8 @@ func (j *join) deflate(order []int, in []uint8) (moved, kept []int) {
 }
 
 // secular is the equation 1 + sum_l square_l / (d_l - lambda) = 0 of poles d in ascending order.
+// square_l is rho z_l². Its left side rises between neighbouring poles, so that each interval holds
+// one root.
 type secular struct {
 	rho          float64
 	d, z, square []float64
@@ -189,7 +201,8 @@ type secular struct {
 }
 
 // at sets the inverses of the gaps for lambda = origin + mu, and returns the two sums, up to pole i
-// and beyond it, with their derivatives.
+// and beyond it, with their derivatives. Gaps are taken from the nearest pole, origin: d_l - origin
+// is then exact or nearly so, where d_l - lambda would lose its digits.
 func (s *secular) at(origin, mu float64, i int) (below, above, slopeBelow, slopeAbove float64) {
 	d, square, inverse := s.d, s.square[:len(s.d)], s.inverse[:len(s.d)]
 	for l := 0; l <= i; l++ {
@@ -209,7 +222,8 @@ func (s *secular) at(origin, mu float64, i int) (below, above, slopeBelow, slope
 
 // root returns root i, between poles i and i+1, and leaves the inverses of its distances to all
 // poles. Each step solves the equation of two poles that agrees in value and slope on either side
-// (Li 1994), and halves the bracket where that leaves it.
+// (Li 1994), and halves the bracket where that leaves it. The root beyond the last pole lies at
+// most the sum of square from it.
 func (s *secular) root(i int) float64 {
 	k := len(s.d)
 	origin, low, high := s.d[i], 0.0, 0.0
@@ -250,7 +264,9 @@ func (s *secular) root(i int) float64 {
 	return origin + mu
 }
 
-// step returns how far the root of the equation of two poles lies from the last point.
+// step returns how far the root of the equation of two poles lies from the last point. It is NaN of
+// a single pole, which leaves the step to halving. Of the two forms of a quadratic's root each
+// branch takes that without cancellation.
 func (s *secular) step(pair int, f, slopeBelow, slopeAbove float64) float64 {
 	if pair+1 >= len(s.d) {
 		return math.NaN()
@@ -274,7 +290,8 @@ func (s *secular) step(pair int, f, slopeBelow, slopeAbove float64) float64 {
 
 // vectors turns rows of 1 / (d_l - lambda_i) into eigenvectors: those of a matrix with exactly
 // these roots, so that they are orthogonal (Gu and Eisenstat 1995). Number l of each goes to place
-// to[l].
+// to[l]. The weight of pole l is the root of prod_i (lambda_i - d_l) / prod_{i != l} (d_i - d_l).
+// That is Löwner's formula; the sign is that of z_l.
 func (s *secular) vectors(u blas64.General, to []int, row []float64) {
 	k := len(s.d)
 	weight := make([]float64, k)

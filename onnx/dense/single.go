@@ -29,7 +29,8 @@ func single(rows, cols int, buf []float32) Single {
 	return s
 }
 
-// Single returns p in float32, in buf where that has room.
+// Single returns p in float32, in buf where that has room. Two panels of p make one of the result;
+// p stays as it is.
 func (p Packed) Single(buf []float32) Single {
 	panels := (p.cols + SingleWidth - 1) / SingleWidth
 	s := single(p.rows, p.cols, buf)
@@ -46,7 +47,8 @@ func (p Packed) Single(buf []float32) Single {
 	return s
 }
 
-// PackSingle lays out x' and x in float32, in across and along where these have room.
+// PackSingle lays out x' and x in float32, in across and along where these have room. The first, of
+// x', has x.Cols rows; the second, of x, has x.Rows. x is read twice and copied.
 func PackSingle(x blas64.General, across, along []float32) (Single, Single) {
 	a, b := single(x.Cols, x.Rows, across), single(x.Rows, x.Cols, along)
 	row := make([]float32, b.cols)
@@ -81,10 +83,11 @@ func PackSingle(x blas64.General, across, along []float32) (Single, Single) {
 // SingleWidth.
 func (p Single) Cols() int { return p.cols }
 
-// Buffer returns the memory behind p, for the next Single.
+// Buffer returns the memory behind p, for the next Single. p must not be used after that.
 func (p Single) Buffer() []float32 { return p.panels }
 
-// Mul adds a p to c. a has a multiple of SingleRows rows, c has p.Cols() columns.
+// Mul adds a p to c. a has a multiple of SingleRows rows, c has p.Cols() columns. It panics where
+// shapes do not fit. Several goroutines may multiply by one p, into c of their own.
 func (p Single) Mul(a, c blas32.General) {
 	if a.Cols != p.rows || c.Rows != a.Rows || c.Cols != p.cols || a.Rows%tileRows != 0 {
 		panic(fmt.Sprintf("dense: product of %d x %d and %d x %d into %d x %d", a.Rows, a.Cols,
@@ -124,7 +127,8 @@ func (p Single) MulRow(x, y []float32) {
 }
 
 // Widen sets out to l2 v + h less the mean of h over its rows: v and out are c x n, the rows of h
-// are hs apart and have n numbers or more.
+// are hs apart and have n numbers or more. The mean is over the c classes, a column at a time: v
+// and out have n points a class.
 func Widen(c, n int, h []float32, hs int, v, out []float64, l2 float64) {
 	if len(v) != c*n || len(out) != c*n || hs < n || c > 0 && len(h) < (c-1)*hs+n {
 		panic(fmt.Sprintf("dense: %d x %d of %d numbers that are %d apart, %d and %d", c, n, len(h),
@@ -144,7 +148,7 @@ func Widen(c, n int, h []float32, hs int, v, out []float64, l2 float64) {
 }
 
 // CurveSingle is [Curve] for float32: a and p have c rows of n numbers, a multiple of SingleWidth,
-// that are stride apart.
+// that are stride apart. It panics where the slices are too short.
 func CurveSingle(c, n, stride int, a, p, w []float32) {
 	if n%SingleWidth != 0 || n > stride || len(w) < n || c > 0 &&
 		(len(a) < (c-1)*stride+n || len(p) < (c-1)*stride+n) {
@@ -158,7 +162,8 @@ func CurveSingle(c, n, stride int, a, p, w []float32) {
 
 // Residual replaces the logits a by w softmax(a) - y, column by column: a has c rows of n numbers,
 // a multiple of SingleWidth, and y as many that are apart from each other. A logit that is more
-// than 87 below the largest counts as 87 below it.
+// than 87 below the largest counts as 87 below it. exp(-87) is about the smallest normal float32.
+// That is the gradient of a weighted softmax loss in its logits, for labels y times their weights.
 func Residual(c, n int, a, y []float32, apart int, w []float32) {
 	if n%SingleWidth != 0 || len(w) < n || c < 1 || len(a) < c*n || len(y) < (c-1)*apart+n {
 		panic(fmt.Sprintf("dense: %d rows of %d logits of %d; labels %d apart, of %d, and %d weights",
@@ -185,7 +190,8 @@ func (p Single) MulRows(from int, a, c blas32.General) {
 	p.mul(from, a, c)
 }
 
-// Narrow writes src in float32 to the beginning of dst.
+// Narrow writes src in float32 to the beginning of dst. dst has room for src; numbers beyond
+// float32's range become infinite.
 func Narrow(dst []float32, src []float64) {
 	whole := len(src) / Width
 	narrow(whole, src, dst, Width)

@@ -13,7 +13,8 @@ type Columns struct {
 	Data         []float64
 }
 
-// Rows returns the rows of n classes from c on. It shares memory with m.
+// Rows returns the rows of n classes from c on. It shares memory with m. Unlike check, it does not
+// look whether m has these rows.
 func (m Columns) Rows(c, n int) Columns {
 	return Columns{C: n, N: m.N, Stride: m.Stride, Data: m.Data[c*m.Stride:]}
 }
@@ -34,7 +35,8 @@ func (m Columns) check(c, n int) {
 // log of the sum of exponentials is top + log(sum). A logit that is more than 708 below the largest
 // counts as 708 below it: exp(-708) is about the smallest normal number.
 //
-// A column with NaN or +Inf becomes NaN.
+// A column with NaN or +Inf becomes NaN. It panics where shapes differ, N is no multiple of Width,
+// or a slice is too short.
 func Softmax(logits, p Columns, top, sum []float64) {
 	logits.check(logits.C, logits.N)
 	p.check(logits.C, logits.N)
@@ -51,7 +53,8 @@ func AddSoftmax(logits, p Columns, top, sum []float64) {
 }
 
 // Blend adds p to sum, and to inner, N numbers, the sum over classes of p times logits, column by
-// column: the mean of softmaxes and the mean of their entropies need both.
+// column: the mean of softmaxes and the mean of their entropies need both. inner_i grows by sum_c
+// p_ci logit_ci: the entropy of a softmax is log sum exp(logits) less that.
 func Blend(logits, p, sum Columns, inner []float64) {
 	logits.check(logits.C, logits.N)
 	p.check(logits.C, logits.N)
@@ -82,7 +85,7 @@ func Curve(a, p Columns, w []float64) {
 const minExponent = -708
 
 // softmaxGo is Softmax without vectors. e holds the exponentials, and may be p; with add the
-// softmax is added to p.
+// softmax is added to p. ls, es and ps are the distances of rows.
 func softmaxGo(c, n int, l []float64, ls int, e []float64, es int, p []float64, ps int, add bool,
 	top, sum []float64) {
 	copy(top, l[:n])
@@ -147,10 +150,12 @@ func curveGo[T float32 | float64](c, n int, a []T, as int, p []T, ps int, w []T)
 	}
 }
 
-// minExponentSingle is minExponent for float32.
+// minExponentSingle is minExponent for float32. exp(-87) is about 1.6e-38, above the smallest
+// normal float32 of 1.2e-38.
 const minExponentSingle = -87
 
-// residualGo is Residual without vectors.
+// residualGo is Residual without vectors. Exponentials are taken in float64 and rounded, sums in
+// float32.
 func residualGo(c, n int, a []float32, as int, y []float32, ys int, w []float32) {
 	for i := range n {
 		top := a[i]

@@ -8,7 +8,8 @@ import (
 
 // Derivatives are in x and y = f(x), whichever takes fewer nodes. In y: sigmoid y (1 - y), tanh
 // 1 - y², and for x < 0 Elu y + α and Selu y + α γ. In x: Softplus σ(x), Softsign 1 / (1 + |x|)²,
-// and for x < 0 Celu exp(x / α).
+// and for x < 0 Celu exp(x / α). At 0 the slope of the left side is taken: 0 of Relu and α of
+// LeakyRelu and Elu.
 func init() {
 	unary("Shrink", func(c *call, x, y string) string {
 		return c.mask(c.op("Greater", []string{c.un("Abs", x),
@@ -64,6 +65,7 @@ func init() {
 	register(vjpLogSoftmax, "LogSoftmax")
 }
 
+// positive is x > 0 as booleans.
 func (e *emitter) positive(x string) string { return e.op("Greater", []string{x, e.num(0, x)}) }
 
 // between is lo < x < hi.
@@ -72,7 +74,9 @@ func (e *emitter) between(x string, lo, hi float64) string {
 		e.op("Less", []string{x, e.num(hi, x)})})
 }
 
-// vjpGelu differentiates x Φ(x), or its approximation by tanh (Hendrycks and Gimpel 2016).
+// vjpGelu differentiates x Φ(x), or its approximation by tanh (Hendrycks and Gimpel 2016). Exactly,
+// the slope is Φ(x) + x φ(x), with φ the density of the standard normal distribution. With t =
+// tanh(u) and u = sqrt(2/π) (x + 0.044715 x³) it is (1 + t)/2 + x (1 - t²) u'/2.
 func vjpGelu(c *call) []string {
 	g, x := c.g(), c.in(0)
 	if kind := c.attrs.Str("approximate"); kind == "tanh" {
@@ -104,7 +108,8 @@ func vjpPRelu(c *call) []string {
 	}
 }
 
-// vjpSoftmax: x̄ = y (ȳ - Σ ȳ y).
+// vjpSoftmax: x̄ = y (ȳ - Σ ȳ y). From operator set 13 on the sum is over one axis, and the graph
+// is raised to that beforehand.
 func vjpSoftmax(c *call) []string {
 	g, y := c.g(), c.out(0)
 	axis := c.attrs.Int("axis")

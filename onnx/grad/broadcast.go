@@ -4,7 +4,8 @@ import "fmp/onnx"
 
 // unbroadcast sums v, a tensor of the shape of from, over the axes along which to was broadcast to
 // reach that shape, and gives it the shape of to. Where the known sizes do not say which axes these
-// are, the graph finds them when it runs.
+// are, the graph finds them when it runs. Broadcasting copies, and the adjoint of a copy is a sum:
+// v̄ = sum over the copies of their cotangents.
 func (e *emitter) unbroadcast(v, from, to string) string {
 	sf, st := e.shape(from), e.shape(to)
 	if sf != nil && st != nil && len(st) <= len(sf) {
@@ -20,6 +21,7 @@ func (e *emitter) unbroadcast(v, from, to string) string {
 				axes = append(axes, lead+i)
 				narrow = true
 			case f.IsKnown() && f.Size == 1: // to must be 1 too
+			// Equal symbols are one size in every run, so that nothing was broadcast there.
 			case d.Symbol != "" && d.Symbol == f.Symbol:
 			default:
 				settled = false
@@ -41,7 +43,8 @@ func (e *emitter) unbroadcast(v, from, to string) string {
 }
 
 // unbroadcastAtRun pads the shape of to with ones on the left and sums over the axes where it then
-// differs.
+// differs. No axis to sum over is an empty vector, for which noop_with_empty_axes leaves v as it
+// is.
 func (e *emitter) unbroadcastAtRun(v, from, to string) string {
 	sf, st := e.shapeOf(from), e.shapeOf(to)
 	var padded string

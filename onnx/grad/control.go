@@ -108,7 +108,8 @@ func (c *call) subgraph(g *onnx.Graph, in []onnx.ValueInfo, lead, carried,
 }
 
 // changes reports whether a turn changes a size: to another known one or, of an open size, by terms
-// that all add or all take away, so that it differs unless these are 0.
+// that all add or all take away, so that it differs unless these are 0. Sizes with a quotient, "(",
+// are not compared, as their terms cannot be added up.
 func changes(a, b onnx.Dim) bool {
 	if a.Symbol == "" || b.Symbol == "" || strings.Contains(a.Symbol+b.Symbol, "(") {
 		return a.IsKnown() && b.IsKnown() && a != b
@@ -260,7 +261,9 @@ func (c *call) activeCaptures(gs ...*onnx.Graph) []string {
 	return out
 }
 
-// vjpIf chooses between the gradients of the branches.
+// vjpIf chooses between the gradients of the branches. The gradient is an If whose branches give
+// the cotangent of each active value that either takes from around it. A value that one branch does
+// not read gets zeros there.
 func vjpIf(c *call) []string {
 	var branches []onnx.Attr
 	var graphs []*onnx.Graph

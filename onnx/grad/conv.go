@@ -14,7 +14,8 @@ func init() {
 	register(vjpConvTranspose, "ConvTranspose")
 }
 
-// window is how a convolution or pooling slides over the spatial axes.
+// window is how a convolution or pooling slides over the spatial axes. begin and end are those of
+// op.Window until auto_pad fills them.
 type window struct {
 	op.Window
 	dims       int   // number of spatial axes
@@ -27,10 +28,12 @@ func (w window) padded() bool {
 	return slices.ContainsFunc(slices.Concat(w.begin, w.end), func(p int) bool { return p != 0 })
 }
 
+// ones is n times 1, the strides or the shape of a broadcast.
 func ones(n int) []int { return slices.Repeat([]int{1}, n) }
 
 // window reads the attributes that Conv, ConvTranspose and the poolings share. x is the tensor that
-// slides under the window; weights is "" for poolings.
+// slides under the window; weights is "" for poolings. The kernel's sizes multiply to no more than
+// onnx.MaxElements.
 func (c *call) window(x, weights string) window {
 	r := c.rank(x)
 	if r < 3 {
@@ -55,7 +58,8 @@ func (c *call) window(x, weights string) window {
 	return w
 }
 
-// autoPad fills in the padding of Conv and the poolings that auto_pad asks for.
+// autoPad fills in the padding of Conv and the poolings that auto_pad asks for. SAME gives ceil(in
+// / stride) positions, with the odd element of padding at the end for SAME_UPPER.
 func (c *call) autoPad(w *window, x string) error {
 	switch w.AutoPad {
 	case "NOTSET":
@@ -94,7 +98,8 @@ func allOnes(v []int) bool {
 }
 
 // vjpConv: x̄ is the adjoint of the convolution, w̄ the correlation of x with ȳ, and b̄ = Σ ȳ over
-// batch and positions.
+// batch and positions. An input that is not wanted costs no nodes, which spares the data gradient
+// of a first layer.
 func vjpConv(c *call) []string {
 	x, weights, g := c.in(0), c.in(1), c.g()
 	w := c.window(x, weights)
@@ -114,7 +119,7 @@ func vjpConv(c *call) []string {
 
 // convData is the data gradient of a convolution. With stride 1 it is the convolution of the
 // cotangent with the kernel turned round and its channels exchanged, which is faster than
-// ConvTranspose.
+// ConvTranspose. Pads of the turned convolution are extent - 1 - pad at each end.
 func (c *call) convData(w window, x, weights, g string) string {
 	if allOnes(w.Strides) {
 		begin, end := make([]int, w.dims), make([]int, w.dims)
@@ -140,7 +145,8 @@ func (c *call) convData(w window, x, weights, g string) string {
 }
 
 // spread is the adjoint of sliding a window over x: ConvTranspose of v, then cut or filled with
-// zeros to the size of x.
+// zeros to the size of x. Several sizes of x give one number of windows, which is why the size of x
+// is needed.
 func (e *emitter) spread(w window, v, weights, x string) string {
 	s := e.shape(x)
 	zero := make([]int, w.dims)
@@ -176,7 +182,8 @@ func (e *emitter) spread(w window, v, weights, x string) string {
 	return e.op("Pad", []string{full, pads})
 }
 
-// turnKernel makes [C, M/G, k...] reversed along every k from [M, C/G, k...].
+// turnKernel makes [C, M/G, k...] reversed along every k from [M, C/G, k...]. Groups keep to
+// themselves: the channels are exchanged within each of the G groups.
 func (c *call) turnKernel(w window, weights string) string {
 	r := 2 + w.dims
 	v := weights
@@ -215,7 +222,9 @@ const positionBytes = 1 << 10
 // convWeights is the weight gradient of a convolution of x that gave a value of the shape of y,
 // with cotangent g: for every position of the kernel one product of matrices, [M, N·P] by [N·P, C],
 // of the cotangent and of x shifted by that position, P being the output's positions. weights has
-// the shape [M, C/G, k...].
+// the shape [M, C/G, k...]. w̄[m, c, k] = sum over n and p of ȳ[n, m, p] x[n, c, stride p +
+// dilation k], x being padded. The graph grows with the positions of the kernel, which afford takes
+// from the budget.
 func (c *call) convWeights(w window, x, g, y, weights string) string {
 	try.Get(c.afford(positionBytes, w.Kernel...))
 	r := 2 + w.dims
@@ -309,6 +318,7 @@ func advance(position, limit []int) bool {
 	return false
 }
 
+// product is 1 of no numbers.
 func product(v []int) int {
 	p := 1
 	for _, x := range v {
@@ -336,6 +346,8 @@ func vjpConvTranspose(c *call) []string {
 	switch w.AutoPad {
 	case "VALID":
 		w.begin, w.end = make([]int, w.dims), make([]int, w.dims)
+	// The output is in · stride, from which the sum of the pads is output_padding + extent -
+	// stride.
 	case "SAME_UPPER", "SAME_LOWER":
 		for i := range w.begin {
 			total := max(0, extra[i]+w.Extent(i)-w.Strides[i])
@@ -346,6 +358,8 @@ func vjpConvTranspose(c *call) []string {
 			w.end[i] = total - w.begin[i]
 		}
 	}
+	// With output_padding at the stride or above, the convolution of ȳ would give more positions
+	// than x has.
 	for i, e := range extra {
 		if e >= w.Strides[i] {
 			try.Fail("output_padding %v reaches the strides %v", extra, w.Strides)

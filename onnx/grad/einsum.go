@@ -12,7 +12,9 @@ func init() { register(vjpEinsum, "Einsum") }
 
 // vjpEinsum: the cotangent of one operand is the Einsum of the output's cotangent with the other
 // operands. A letter of an operand that stands in neither of these was summed over alone: the
-// cotangent is the same all along it.
+// cotangent is the same all along it. Of y = Einsum("ij,jk->ik", a, b) it is ā =
+// Einsum("ik,jk->ij", ȳ, b), and so for each operand. A repeated letter takes a diagonal, whose
+// adjoint Einsum cannot write.
 func vjpEinsum(c *call) []string {
 	equation := c.attrs.Str("equation")
 	terms, result := try.Get2(op.EinsumTerms(equation))
@@ -53,6 +55,8 @@ func vjpEinsum(c *call) []string {
 		if len(alone) > 0 {
 			v = c.unsqueeze(v, alone...)
 		}
+		// An axis of 1 that was broadcast gets the sum over the axis, as every broadcast operand
+		// does.
 		uneven := c.uneven(terms, i)
 		if len(alone) > 0 || uneven {
 			v = c.op("Expand", []string{v, c.shapeOf(c.in(i))})
@@ -66,7 +70,8 @@ func vjpEinsum(c *call) []string {
 }
 
 // uneven reports whether a letter of operand i may have size 1 there or in another operand, and be
-// broadcast.
+// broadcast. Sizes that are not known count as uneven; the sum over no broadcast axis then changes
+// nothing.
 func (c *call) uneven(terms []string, i int) bool {
 	size := func(of, axis int) onnx.Dim {
 		if s := c.shape(c.in(of)); axis < len(s) {

@@ -88,7 +88,8 @@ func (e *emitter) op(op string, in []string, attrs ...onnx.Attr) string {
 }
 
 // opN emits a node with n outputs, or returns the outputs of an equal one that was emitted before.
-// Their element types are noted, as far as the operator tells them.
+// Their element types are noted, as far as the operator tells them. Strings and graphs are in no
+// key: nodes with a body are emitted by [call.emit], which shares none.
 func (e *emitter) opN(op string, in []string, n int, attrs ...onnx.Attr) []string {
 	var key strings.Builder
 	fmt.Fprintf(&key, "%s %q", op, in)
@@ -133,6 +134,7 @@ func (e *emitter) opN(op string, in []string, n int, attrs ...onnx.Attr) []strin
 // constant adds an initializer; equal small ones are shared.
 func (e *emitter) constant(t *onnx.Tensor) string {
 	key := ""
+	// A key holds all elements as text, which larger tensors would make long.
 	if t.Len() <= 64 {
 		key = fmt.Sprintf("const %v%v", t, t.Data)
 		if out, ok := e.made[key]; ok {
@@ -149,7 +151,8 @@ func (e *emitter) constant(t *onnx.Tensor) string {
 }
 
 // afford takes the product of sizes that attributes or shapes say, times the bytes of one element,
-// from the model's budget. All that a rule makes by such sizes passes here.
+// from the model's budget. All that a rule makes by such sizes passes here. Attributes of a few
+// bytes may ask for gigabytes, and the budget is by the bytes of the model.
 func (e *emitter) afford(bytes int, sizes ...int) (int, error) {
 	n, err := onnx.Elements(sizes)
 	if all := float64(n) * float64(bytes); err == nil && !e.budget.Spend(all, all) {
@@ -326,7 +329,8 @@ func (e *emitter) ints(v ...int) string {
 	return e.constant(onnx.NewTensor(d, len(d)))
 }
 
-// filled is a tensor of v's type and shape with every element x.
+// filled is a tensor of v's type and shape with every element x. A scalar needs no shape, and is a
+// constant.
 func (e *emitter) filled(v string, x float64) string {
 	d := e.dtype(v)
 	if s, ok := e.sizes(v); ok && len(s) == 0 {
@@ -414,7 +418,8 @@ func (e *emitter) swapLast(x string, rank int) string {
 	return e.transpose(x, perm...)
 }
 
-// reshape gives x a shape; a size of 0 in it is one, and copies none.
+// reshape gives x a shape; a size of 0 in it is one, and copies none. Known sizes without a 0 take
+// the plain form; with a -1 beside a 0 allowzero is refused by the standard.
 func (e *emitter) reshape(x, shape string) string {
 	d, known := e.constInts(shape)
 	if !known && e.shapes[shape] || known && slices.Contains(d, 0) && !slices.Contains(d, -1) {
@@ -484,7 +489,7 @@ func (e *emitter) dim(v string, axis int) string {
 	return e.op("Gather", []string{e.un("Shape", v), e.ints(axis)})
 }
 
-// vec joins integer vectors.
+// vec joins integer vectors. A vector that is known throughout is a constant, and adds no node.
 func (e *emitter) vec(parts ...string) string {
 	var all []int
 	for _, p := range parts {

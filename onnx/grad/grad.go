@@ -63,7 +63,9 @@ const (
 // and shape. A value that the outputs do not depend on gets zeros.
 //
 // It fails, naming node and operator, where a node on the way has no rule, and where a name of
-// Options is not one of the model's.
+// Options is not one of the model's. Tensors of initializers are shared with m and not copied, so
+// that neither may be changed in place. The result's nodes are those of m and, for each active one,
+// those that its rule emits.
 func Build(m *onnx.Model, opt Options) (*onnx.Model, error) {
 	if opt.Prefix == "" {
 		opt.Prefix = "grad_"
@@ -96,7 +98,8 @@ func graphName(m *onnx.Model) string {
 }
 
 // prepare copies m as far as it will be changed, inlines functions, raises the operator set and
-// infers shapes.
+// infers shapes. An error of inlining, raising or inference is that of the model, and no rule has
+// run.
 func prepare(m *onnx.Model) *onnx.Model {
 	if m == nil || m.Graph == nil {
 		try.Fail("no graph given")
@@ -143,6 +146,7 @@ func reverse(m *onnx.Model, opt Options, names naming) {
 	g.Nodes = append([]*onnx.Node{}, primalNodes...)
 	cot := cotangents{e: e, of: map[string]string{}}
 	seeds := e.seeds(ys, opt.UnitCotangent, names, &cot)
+	// Names of results are claimed before any rule runs, so that none of its values takes one.
 	for _, w := range opt.WRT {
 		if slices.ContainsFunc(ys, func(y onnx.ValueInfo) bool { return y.Name == w }) &&
 			!opt.UnitCotangent {
@@ -180,7 +184,8 @@ func reverse(m *onnx.Model, opt Options, names naming) {
 	}
 }
 
-// freeParameters turns initializers into inputs.
+// freeParameters turns initializers into inputs. Inputs come in the order of names, behind those
+// that the graph has.
 func freeParameters(g *onnx.Graph, names []string) {
 	for _, w := range names {
 		if t, ok := g.Initializers[w]; ok {
@@ -217,7 +222,8 @@ func (e *emitter) seeds(ys []onnx.ValueInfo, unit bool, names naming,
 	return inputs
 }
 
-// finish drops unused nodes and checks the result.
+// finish drops unused nodes and checks the result. The types of values are dropped, as those that
+// rules emit are not stated.
 func finish(m *onnx.Model) *onnx.Model {
 	m.Graph.Values = nil
 	pass.RemoveUnused(m.Graph)
@@ -229,7 +235,8 @@ func finish(m *onnx.Model) *onnx.Model {
 	return m
 }
 
-// pullBack applies the rule of one node.
+// pullBack applies the rule of one node. A node at which no cotangent arrives needs no rule,
+// whatever its operator is.
 func pullBack(e *emitter, n *onnx.Node, active map[string]bool, cot *cotangents) error {
 	c := &call{emitter: e, node: n, attrs: op.Attrs(n, int(e.opset)),
 		cot: make([]string, len(n.Outputs))}
@@ -293,7 +300,7 @@ type cotangents struct {
 }
 
 // add notes a cotangent that has arrived. That of a value which several nodes read is the sum over
-// them.
+// them. Sums are in the order of arrival, from the last reader of a value to the first.
 func (c *cotangents) add(value, v string) {
 	if old := c.of[value]; old != "" {
 		sum := c.e.op("Add", []string{old, v})

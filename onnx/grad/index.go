@@ -40,7 +40,8 @@ func init() {
 	}, "ReverseSequence")
 }
 
-// scatterAdd adds updates into zeros of the given shape at positions at along axis.
+// scatterAdd adds updates into zeros of the given shape at positions at along axis. Positions that
+// stand several times add up, as the adjoint of reading one element several times.
 func (e *emitter) scatterAdd(shape, at, updates string, axis int, d onnx.DType) string {
 	return e.op("ScatterElements", []string{e.filledShape(shape, 0, d), at, updates},
 		onnx.IntAttr("axis", axis), onnx.StrAttr("reduction", "add"))
@@ -190,7 +191,8 @@ func bound(v, n int) int {
 	return min(max(v, 0), n)
 }
 
-// vjpGather adds each row of the cotangent to the row that it was read from.
+// vjpGather adds each row of the cotangent to the row that it was read from. Indices below 0 count
+// from the end in both nodes, and are handed on as they are.
 func vjpGather(c *call) []string {
 	x, at, g := c.in(0), c.in(1), c.g()
 	axis := c.axis(x)
@@ -250,7 +252,7 @@ func vjpScatter(c *call) []string {
 }
 
 // vjpPad cuts the padding off again. An element that edge, reflect or wrap repeats gets the sum of
-// its copies' cotangents.
+// its copies' cotangents. The padding value's cotangent is all of ȳ less the part that is kept.
 func vjpPad(c *call) []string {
 	x, pads, g := c.in(0), c.in(1), c.g()
 	r := c.rank(x)
@@ -297,7 +299,8 @@ func vjpPad(c *call) []string {
 	return out
 }
 
-// vjpCompress puts each cotangent back where the condition took it from.
+// vjpCompress puts each cotangent back where the condition took it from. Only a run tells how many
+// elements the condition takes, so that sizes are read from the result of NonZero.
 func vjpCompress(c *call) []string {
 	x, g := c.in(0), c.g()
 	at := c.reshape(c.un("NonZero", c.in(1)), c.ints(-1))
@@ -323,7 +326,8 @@ func vjpCenterCropPad(c *call) []string {
 	return []string{c.op("CenterCropPad", []string{c.g(), to}, axes), ""}
 }
 
-// vjpOneHot: each of the two values gets the cotangents of the elements that hold it.
+// vjpOneHot: each of the two values gets the cotangents of the elements that hold it. The indices
+// and the depth are integers, or floats that stand for them, and have no slope.
 func vjpOneHot(c *call) []string {
 	g, values := c.g(), c.in(2)
 	total := func(off, on float32) string {

@@ -15,6 +15,8 @@ func init() {
 //
 // with ū the loss's cotangent, divided by the sum of weights[label] where the mean is taken.
 // SoftmaxCrossEntropyLoss, whose second output is logp, goes through the log softmax as well.
+// Labels and weights get none: labels are integers, and the rule of weights is refused where it is
+// asked for.
 func vjpLoss(c *call) []string {
 	x, labels, weights := c.in(0), c.cast(c.in(1), onnx.Int64), c.in(2)
 	if c.wants(2) {
@@ -24,6 +26,7 @@ func vjpLoss(c *call) []string {
 	each := "" // the weight of each label, 0 where it is ignored
 	if c.attrs.Has("ignore_index") {
 		ignored := c.op("Equal", []string{labels, whole(c.attrs.Int("ignore_index"))})
+		// An ignored label may be no class at all, and Gather would refuse it.
 		labels = c.where(ignored, whole(0), labels)
 		each = c.mask(c.un("Not", ignored), x)
 	}
@@ -48,6 +51,7 @@ func vjpLoss(c *call) []string {
 	if c.attrs.Str("reduction") != "none" { // as one for each label
 		u = c.op("Expand", []string{u, c.un("Shape", labels)})
 	}
+	// OneHot gives -1 at the label, which is the sign of the equation above.
 	onOff := c.cast(c.constant(onnx.Vector[float32](0, -1)), c.dtype(x))
 	bar := c.mul(c.op("OneHot", []string{labels, c.dim(x, 1), onOff}, onnx.IntAttr("axis", 1)),
 		c.unsqueeze(u, 1))
@@ -55,6 +59,7 @@ func vjpLoss(c *call) []string {
 		if len(c.cot) > 1 && c.cot[1] != "" {
 			bar = c.add(bar, c.cot[1])
 		}
+		// logp = x - log sum exp x, so that x̄ = l̄ - softmax(x) sum l̄, the sum over classes.
 		p := c.op("Softmax", []string{x}, onnx.IntAttr("axis", 1))
 		bar = c.sub(bar, c.mul(p, c.sum(bar, true, 1)))
 	}

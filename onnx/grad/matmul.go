@@ -13,7 +13,8 @@ func init() {
 }
 
 // vjpMatMul: Ā = Ȳ Bᵀ and B̄ = Aᵀ Ȳ, summed over the stacks of matrices that were broadcast. A
-// vector is taken for a matrix of one row (left) or one column (right), as MatMul does.
+// vector is taken for a matrix of one row (left) or one column (right), as MatMul does. Ranks must
+// be known, since they tell which operand is a vector and how many axes are a stack.
 func vjpMatMul(c *call) []string {
 	a, b, g := c.in(0), c.in(1), c.g()
 	ra := c.rank(a)
@@ -45,6 +46,7 @@ func vjpMatMul(c *call) []string {
 	out := []string{"", ""}
 	if c.wants(0) {
 		v := c.op("MatMul", []string{g, c.swapLast(bm, len(sb))})
+		// Emitted values have no inferred shape, and unbroadcast looks at the shape of v.
 		c.shaped(v, d, append(append([]onnx.Dim{}, stack...), sa[len(sa)-2:]...))
 		c.shapedIfNew(am, d, sa)
 		out[0] = c.unbroadcast(v, v, am)
@@ -56,7 +58,8 @@ func vjpMatMul(c *call) []string {
 		single := !slices.ContainsFunc(sb[:len(sb)-2],
 			func(d onnx.Dim) bool { return !d.IsKnown() || d.Size != 1 })
 		if single && len(sa) > 2 && len(sg) == len(sa) {
-			// One matrix for the whole stack: one product over all rows.
+			// One matrix for the whole stack: one product over all rows. The stack becomes rows, [S
+			// m, k] and [S m, n], and the sum over S is part of the product.
 			rows := func(v string, s []onnx.Dim) string {
 				return c.op("Flatten", []string{v}, onnx.IntAttr("axis", len(s)-1))
 			}
@@ -88,6 +91,9 @@ func (e *emitter) shapedIfNew(v string, d onnx.DType, s []onnx.Dim) {
 // B are transposed as these are, and that of C is summed over its broadcast:
 //
 //	Ā' = α Ȳ B'ᵀ,  B̄' = α A'ᵀ Ȳ,  C̄ = β Ȳ
+//
+// Where A is transposed its own cotangent is the transpose of Ā', α B' Ȳᵀ, and for B likewise α Ȳᵀ
+// A'.
 func vjpGemm(c *call) []string {
 	a, b, g := c.in(0), c.in(1), c.g()
 	alpha, beta := c.attrs.Float("alpha"), c.attrs.Float("beta")

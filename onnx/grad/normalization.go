@@ -17,7 +17,9 @@ func init() {
 	register(inFloat32(vjpLpNormalization), "LpNormalization")
 }
 
-// normalized recomputes x̂ = (x - μ) s with s = 1/sqrt(σ² + ε), μ and σ² over the given axes.
+// normalized recomputes x̂ = (x - μ) s with s = 1/sqrt(σ² + ε), μ and σ² over the given axes. n is
+// the number of elements that share a mean, as a number of x's type. The variance is that of the
+// centred values, since E x² - μ² loses digits where μ is large.
 func (c *call) normalized(x string, axes []int, eps float64) (hat, s, n string) {
 	n = c.size(x, axes)
 	mean := c.div(c.sum(x, true, axes...), n)
@@ -28,7 +30,8 @@ func (c *call) normalized(x string, axes []int, eps float64) (hat, s, n string) 
 }
 
 // normalizedVJP takes the cotangent of x̂ to that of x, the statistics being functions of x:
-// x̄ = s (h - mean h - x̂ mean(h x̂)).
+// x̄ = s (h - mean h - x̂ mean(h x̂)). Up to ε it is the projection of h to vectors orthogonal to 1
+// and to x̂, times s.
 func (c *call) normalizedVJP(h, hat, s, n string, axes []int) string {
 	mean := c.div(c.sum(h, true, axes...), n)
 	along := c.div(c.sum(c.mul(h, hat), true, axes...), n)
@@ -131,7 +134,8 @@ func (c *call) batchNormTraining(out []string, lift func(string) string,
 }
 
 // vjpLayerNormalization (Ba, Kiros and Hinton 2016): statistics over the axes from axis on. γ̄ is ȳ
-// x̂ and β̄ is ȳ, each summed over the axes of its broadcast.
+// x̂ and β̄ is ȳ, each summed over the axes of its broadcast. The scale may be broadcast to x, so
+// that its cotangent is summed by unbroadcast.
 func vjpLayerNormalization(c *call) []string {
 	x, gamma, g := c.in(0), c.in(1), c.g()
 	r := c.rank(x)
@@ -175,7 +179,7 @@ func vjpInstanceNormalization(c *call) []string {
 }
 
 // vjpMeanVarianceNormalization: the deviation of values that are all equal is 1e-9, as the operator
-// has it.
+// has it. 1e-18 is added to the variance, whose root is the standard's 1e-9.
 func vjpMeanVarianceNormalization(c *call) []string {
 	axes := c.axes(c.in(0), c.attrs.Ints("axes")...)
 	hat, s, n := c.normalized(c.in(0), axes, 1e-18)
@@ -183,7 +187,8 @@ func vjpMeanVarianceNormalization(c *call) []string {
 }
 
 // vjpGroupNormalization (Wu and He 2018): statistics over the channels of a group and all
-// positions.
+// positions. Before operator set 21 scale and bias are of groups, not of channels, and have no
+// rule.
 func vjpGroupNormalization(c *call) []string {
 	x, gamma, g := c.in(0), c.in(1), c.g()
 	if r := c.rank(x); r < 2 || c.opset < 21 {
@@ -220,7 +225,8 @@ func vjpGroupNormalization(c *call) []string {
 	return out
 }
 
-// vjpLpNormalization: y = x / ‖x‖ along an axis.
+// vjpLpNormalization: y = x / ‖x‖ along an axis. x̄ = (ȳ - sign(x) sum(ȳ y)) / ‖x‖ for p = 1, with
+// y in place of sign(x) for p = 2. A vector of zeros gets zeros.
 func vjpLpNormalization(c *call) []string {
 	x, y, g := c.in(0), c.out(0), c.g()
 	axis := c.attrs.Int("axis")
@@ -241,7 +247,8 @@ func vjpLpNormalization(c *call) []string {
 
 // vjpLRN: y = x s^-β with s = bias + α A(x²), where A is the mean over neighbouring channels, zeros
 // beyond the ends. Its adjoint is the mean over the mirrored neighbours: g s^-β - 2αβ x Aᵀ(g x
-// s^(-β-1)).
+// s^(-β-1)). The mean counts zeros beyond the ends, which makes it the standard's sum divided by
+// size.
 func vjpLRN(c *call) []string {
 	x, g := c.in(0), c.g()
 	s := c.shape(x)

@@ -19,7 +19,8 @@ func init() {
 }
 
 // vjpMaxPool sends each cotangent to the element that the node's second output says was the
-// largest.
+// largest. Indices count in the whole flattened x, batch and channels among them, so that one
+// scatter serves all. With storage_order 1 they would count columns first.
 func vjpMaxPool(c *call) []string {
 	x, g := c.in(0), c.g()
 	if c.attrs.Int("storage_order") != 0 {
@@ -54,7 +55,8 @@ func (c *call) pooled() window {
 }
 
 // vjpAveragePool spreads each cotangent, divided by the number of elements averaged, over its
-// window.
+// window. Dividing before spreading is right, since the count belongs to the window and not to the
+// element.
 func vjpAveragePool(c *call) []string {
 	x, g := c.in(0), c.g()
 	w := c.pooled()
@@ -69,7 +71,8 @@ func vjpAveragePool(c *call) []string {
 }
 
 // vjpLpPool: y = (sum |x|^p)^(1/p) has the slope sign(x) (|x|/y)^(p-1) at each element of its
-// window, taken for 0 where all is 0.
+// window, taken for 0 where all is 0. y^(1-p) is the same for all of a window and goes into ȳ
+// before it is spread.
 func vjpLpPool(c *call) []string {
 	x, y, g := c.in(0), c.out(0), c.g()
 	w := c.pooled()
@@ -82,7 +85,8 @@ func vjpLpPool(c *call) []string {
 	return []string{c.mul(slope, c.overWindows(w, g))}
 }
 
-// overWindows adds each element of g to all that its window covers.
+// overWindows adds each element of g to all that its window covers. It is the adjoint of a sum over
+// windows.
 func (c *call) overWindows(w window, g string) string {
 	x, y := c.in(0), c.out(0)
 	if v, ok := c.tile(w, x, y, g); ok {
@@ -120,7 +124,7 @@ func unknownDims(s []onnx.Dim) []onnx.Dim {
 }
 
 // averaged is the number of elements under each window, "" where it is the kernel's area
-// everywhere.
+// everywhere. Its shape is [1, 1, O1, ..., On], which is broadcast over batch and channels.
 func (c *call) averaged(w window, area int) string {
 	ceil := c.attrs.Int("ceil_mode") == 1
 	include := c.attrs.Int("count_include_pad") == 1
@@ -140,6 +144,7 @@ func (c *call) averaged(w window, area int) string {
 		perAxis[i] = c.covered(w, i, s[2+i].Size)
 		shape = append(shape, len(perAxis[i]))
 	}
+	// The last axis runs fastest, as elements lie in memory.
 	count, err := c.table(func(i int) float64 {
 		n := 1.0
 		for k := w.dims - 1; k >= 0; k-- {
@@ -166,7 +171,8 @@ func (c *call) counted(w window) string {
 	return c.op("Conv", []string{field, kernel}, w.attrs(w.Strides, w.begin, w.end)...)
 }
 
-// covered is the number of elements under each window along spatial axis i, of the size in.
+// covered is the number of elements under each window along spatial axis i, of the size in. Padding
+// counts with count_include_pad alone, and room behind it that ceil_mode adds never does.
 func (c *call) covered(w window, i, in int) []float64 {
 	ceil, stride, dilation := c.attrs.Int("ceil_mode") == 1, w.Strides[i], w.Dilations[i]
 	lo, hi := w.begin[i], w.begin[i]+in
@@ -192,7 +198,8 @@ func (c *call) covered(w window, i, in int) []float64 {
 }
 
 // tile repeats g over windows that lie side by side and cover x exactly. Resize does it much faster
-// than Expand on the ONNX Runtime's CPU.
+// than Expand on the ONNX Runtime's CPU. Each element of x is then in one window, so that the sum
+// has one term.
 func (c *call) tile(w window, x, y, g string) (string, bool) {
 	sx, sy := c.shape(x), c.shape(y)
 	if sy == nil || w.padded() || !allOnes(w.Dilations) {
@@ -218,7 +225,8 @@ func vjpGlobalMaxPool(c *call) []string {
 	return []string{c.mul(c.div(c.g(), c.sum(attains, true, span(2, r)...)), attains)}
 }
 
-// vjpGlobalLpPool: the norm y has the slope sign(x) (|x|/y)^(p-1), taken for 0 where all is 0.
+// vjpGlobalLpPool: the norm y has the slope sign(x) (|x|/y)^(p-1), taken for 0 where all is 0. p =
+// 1 needs no norm: its slope is the sign alone.
 func vjpGlobalLpPool(c *call) []string {
 	x, y := c.in(0), c.out(0)
 	slope := c.un("Sign", x)

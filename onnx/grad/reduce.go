@@ -8,7 +8,8 @@ import (
 func init() {
 	register(inFloat32(vjpReduce), "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin",
 		"ReduceLogSumExp", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceProd")
-	// Sums from the other end.
+	// Sums from the other end. y_i is the sum of x_j for j up to i, so that x̄_j is the sum of ȳ_i
+	// from j on.
 	register(func(c *call) []string {
 		return []string{c.op("CumSum", []string{c.g(), c.in(1)},
 			onnx.IntAttr("exclusive", c.attrs.Int("exclusive")),
@@ -24,7 +25,8 @@ type reduction struct {
 }
 
 // reduction reads a node's axes from its attribute or its second input. None are all of the axes,
-// unless noop_with_empty_axes is set.
+// unless noop_with_empty_axes is set. An axes operand that the graph works out is handed on to the
+// gradient's nodes.
 func (c *call) reduction() reduction {
 	x := c.in(0)
 	axes := c.attrs.Ints("axes")
@@ -72,7 +74,9 @@ func (c *call) again(v string, r reduction) string {
 
 // vjpReduce: with ȳ and y spread over the reduced axes, x̄ is ȳ for a sum and ȳ/n for a mean. It is
 // ȳ e^(x - y) for a log-sum-exp and ȳ e^-y for the logarithm of a sum. It is ȳ sign x for L1,
-// ȳ x/y for L2 and 2 x ȳ for a sum of squares.
+// ȳ x/y for L2 and 2 x ȳ for a sum of squares. A maximum shares ȳ equally among ties, so that the
+// cotangents of a group add up to ȳ. Values are not clipped: e^(x - y) is at most 1, as y is at
+// least the largest x.
 func vjpReduce(c *call) []string {
 	x := c.in(0)
 	r := c.reduction()
@@ -114,7 +118,9 @@ func vjpReduce(c *call) []string {
 	return []string{gx}
 }
 
-// vjpProd is ȳ times the product of the other elements, also where one or more of them are 0.
+// vjpProd is ȳ times the product of the other elements, also where one or more of them are 0. With
+// one 0 among the factors only that factor has a slope, the product of the rest. With two or more
+// no factor has one.
 func (c *call) vjpProd(x, g string, r reduction) string {
 	zero := c.op("Equal", []string{x, c.num(0, x)})
 	filled := c.where(zero, c.num(1, x), x)

@@ -21,7 +21,8 @@ func (c *call) apply(r rule) (cotangents []string, err error) {
 }
 
 // call holds the arguments of a rule: the node, the cotangents of its outputs ("" where none
-// arrived) and which inputs are wanted.
+// arrived) and which inputs are wanted. The node may be changed where a rule needs another output
+// of it, since the graph is a copy. attrs hold defaults; want is by input, cot by output.
 type call struct {
 	*emitter
 	node  *onnx.Node
@@ -87,7 +88,8 @@ func register(r rule, ops ...string) {
 }
 
 // inFloat32 applies a rule to a node of halves in float32: squares, their sums and numbers of
-// elements are soon beyond 65504, the largest Float16.
+// elements are soon beyond 65504, the largest Float16. The rule sees copies of call and node, so
+// that a rule that calls also or ensureOutput must not be wrapped.
 func inFloat32(r rule) rule {
 	half := func(c *call, v string) bool {
 		d := c.dtype(v)

@@ -44,14 +44,16 @@ func vjpTranspose(c *call) []string {
 	return []string{c.transpose(c.g(), inverse...)}
 }
 
-// axis is the attribute axis, counted from the front.
+// axis is the attribute axis, counted from the front. A value of unknown rank is an error, as the
+// axis could not be counted from the end.
 func (c *call) axis(v string) int {
 	c.rank(v)
 	a := c.axes(v, c.attrs.Int("axis"))
 	return a[0]
 }
 
-// vjpConcat cuts the cotangent into the pieces that were joined.
+// vjpConcat cuts the cotangent into the pieces that were joined. Sizes that are not known are read
+// from the inputs when the graph runs.
 func vjpConcat(c *call) []string {
 	if len(c.node.Inputs) == 1 {
 		return []string{c.g()}
@@ -73,7 +75,7 @@ func vjpSplit(c *call) []string {
 	return []string{c.concat(c.attrs.Int("axis"), parts...)}
 }
 
-// vjpTile sums over the repeats.
+// vjpTile sums over the repeats. allowzero keeps a size of 0 from copying an axis of ȳ.
 func vjpTile(c *call) []string {
 	x := c.in(0)
 	r := c.rank(x)
@@ -108,7 +110,7 @@ func vjpSpaceToDepth(c *call) []string {
 	return []string{c.op("DepthToSpace", []string{c.g()}, size, onnx.StrAttr("mode", mode))}
 }
 
-// vjpTrilu keeps the same triangle of the cotangent.
+// vjpTrilu keeps the same triangle of the cotangent. Keeping a triangle is its own adjoint.
 func vjpTrilu(c *call) []string {
 	in := []string{c.g()}
 	if k := c.in(1); k != "" {
@@ -119,9 +121,11 @@ func vjpTrilu(c *call) []string {
 
 // vjpResize: enlarged by whole factors to the nearest element, each element became a block, over
 // which the cotangent is summed. Anything else is a product with a matrix along each axis, which
-// resizing the unit matrix gives.
+// resizing the unit matrix gives. Both are adjoints of one linear map; the sum over blocks is the
+// quicker form of it.
 func vjpResize(c *call) []string {
 	how, round := c.attrs.Str("coordinate_transformation_mode"), c.attrs.Str("nearest_mode")
+	// These pairs of modes take output i from input floor(i / factor) for whole factors.
 	repeats := (how == "asymmetric" && round == "floor") ||
 		((how == "half_pixel" || how == "pytorch_half_pixel") &&
 			(round == "round_prefer_floor" || round == "round_prefer_ceil"))
@@ -142,7 +146,8 @@ func vjpResize(c *call) []string {
 }
 
 // factors returns the whole numbers that a Resize or Upsample enlarges each axis by; nil where they
-// are others, or not known.
+// are others, or not known. Scales go before sizes, of which a ratio may be whole where the scale
+// is not.
 func (c *call) factors() []int {
 	x, y := c.in(0), c.out(0)
 	r := c.rank(x)
@@ -178,10 +183,13 @@ func (c *call) factors() []int {
 	return factors
 }
 
-// resizeAxes multiplies the cotangent along each axis that changes.
+// resizeAxes multiplies the cotangent along each axis that changes. Column i of the matrix is unit
+// vector i resized, so that ȳ times it along an axis is the adjoint. Memory is out · in elements
+// for an axis, far below that of the whole map.
 func (c *call) resizeAxes() []string {
 	x, y, g := c.in(0), c.out(0), c.g()
 	r := c.rank(x)
+	// Each axis takes a letter of the Einsum, and Z is kept for the axis that changes.
 	if r > 26 || c.node.Op != "Resize" ||
 		c.attrs.Str("coordinate_transformation_mode") == "tf_crop_and_resize" ||
 		c.attrs.Has("keep_aspect_ratio_policy") &&
@@ -239,7 +247,8 @@ func (c *call) resizeAxes() []string {
 }
 
 // vjpCol2Im cuts the cotangent into the blocks that were summed: a convolution by kernels of a
-// single one.
+// single one. Kernel b has its one at position b of the block, so that channel b of the result
+// holds that position.
 func vjpCol2Im(c *call) []string {
 	block, ok := c.constInts(c.in(2))
 	if !ok {

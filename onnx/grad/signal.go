@@ -24,7 +24,8 @@ func (e *emitter) dft(x, length string, axis int, attrs ...onnx.Attr) string {
 
 // adjointDFT is the transpose of a transform of length n (a scalar of integers) for real parts and
 // imaginary ones: the transform the other way, which divides by n where the first does not.
-// Elements that one side leaves out are filled with zeros.
+// Elements that one side leaves out are filled with zeros. As a real map of pairs, the transpose of
+// F is its conjugate transpose, n F⁻¹; that of F⁻¹ is F / n.
 func (e *emitter) adjointDFT(g, n string, axis int, inverse bool) string {
 	length := e.cast(n, e.dtype(g))
 	if bar := e.dft(g, n, axis, onnx.BoolAttr("inverse", !inverse)); inverse {
@@ -48,7 +49,8 @@ func (e *emitter) adjointRealDFT(g, n string, axis, rank int) string {
 	return e.div(e.mul(bar, e.unsqueeze(times, span(1, rank-axis)...)), e.cast(n, e.dtype(g)))
 }
 
-// vjpDFT turns the transform round, and cuts or fills the axis to the input's size.
+// vjpDFT turns the transform round, and cuts or fills the axis to the input's size. A forward
+// transform of one side drops bins that are conjugates; filling them with zeros is the adjoint.
 func vjpDFT(c *call) []string {
 	x := c.in(0)
 	r := c.rank(x)
@@ -106,7 +108,8 @@ func vjpDFT(c *call) []string {
 }
 
 // vjpSTFT turns every frame's transform round: the signal gets the sum of its frames, times the
-// window, and the window the sum of the frames' products with the signal.
+// window, and the window the sum of the frames' products with the signal. Frames overlap, and each
+// sample adds up the cotangents of all frames that hold it.
 func vjpSTFT(c *call) []string {
 	x, step, window := c.in(0), c.in(1), c.in(2)
 	length := c.in(3)

@@ -66,7 +66,8 @@ func vjpScan(c *call) []string {
 	return c.vjpTurns(k)
 }
 
-// turns is the gradient of a Loop or Scan under construction.
+// turns is the gradient of a Loop or Scan under construction. Memory is that of every carried value
+// that is read, for every turn, as the node's new outputs.
 type turns struct {
 	*call
 	scanning
@@ -124,7 +125,8 @@ func (t *turns) prepare() {
 }
 
 // activate finds the values to differentiate for: a carried value is active where its initial value
-// is, or the body's result for it.
+// is, or the body's result for it. It looks again until no value becomes active, at most once more
+// for each carried value.
 func (t *turns) activate() {
 	s := t.s
 	t.captures = t.activeCaptures(t.primal)
@@ -176,7 +178,8 @@ func (t *turns) receive() {
 	}
 }
 
-// give makes the node give a value of its body for every turn, and returns the new output.
+// give makes the node give a value of its body for every turn, and returns the new output. It is
+// the last scanned output of the body, so that no other output moves.
 func (t *turns) give(name string, info onnx.ValueInfo) string {
 	inner, outer := t.fresh("kept"), t.fresh("kept")
 	t.primal.Nodes = append(t.primal.Nodes, identity(name, inner))

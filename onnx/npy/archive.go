@@ -90,7 +90,8 @@ func SaveArchive(path string, arrays map[string]*onnx.Tensor) error {
 }
 
 // WriteArchive writes arrays as numpy.savez does, without compression, in the order of their names:
-// the same arrays give the same bytes.
+// the same arrays give the same bytes. Headers hold no time of writing, which would make the bytes
+// differ.
 func WriteArchive(w io.Writer, arrays map[string]*onnx.Tensor) error {
 	if n := len(arrays); n == 0 || n > maxArrays {
 		return fmt.Errorf("npz: %d arrays; allowed are 1 to %d", n, maxArrays)

@@ -57,7 +57,8 @@ func Save(path string, t *onnx.Tensor) error {
 
 // Read reads one array to its end. Elements in Fortran (column-major) order and in big-endian byte
 // order are rearranged. A file that is cut short, has bytes left over, or holds elements that ONNX
-// has no type for is an error. No more memory is taken than a small multiple of r's own size.
+// has no type for is an error. No more memory is taken than a small multiple of r's own size. Text
+// is UTF-32 in the file, from which trailing NUL characters are cut, as NumPy does.
 func Read(r io.Reader) (*onnx.Tensor, error) {
 	h, err := readHeader(r)
 	if err != nil {
@@ -67,6 +68,7 @@ func Read(r io.Reader) (*onnx.Tensor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("npy: %w", err)
 	}
+	// Texts without characters take no bytes of the file and a string's header each in memory.
 	if h.size == 0 && n > maxText {
 		return nil, fmt.Errorf("npy: %d texts of no characters; allowed are %d", n, maxText)
 	}
@@ -76,6 +78,7 @@ func Read(r io.Reader) (*onnx.Tensor, error) {
 			h.shape, h.descr, want)
 	}
 	var buf bytes.Buffer
+	// Memory grows with the bytes that come, and not with the size that the header claims.
 	got, err := io.Copy(&buf, io.LimitReader(r, want+1))
 	if err != nil {
 		return nil, fmt.Errorf("npy: %w", err)
@@ -109,6 +112,7 @@ type header struct {
 	shape   []int
 }
 
+// readHeader reads a length of 4 bytes in versions 2 and 3, and of 2 bytes in version 1.
 func readHeader(r io.Reader) (*header, error) {
 	var start [8]byte
 	if _, err := io.ReadFull(r, start[:]); err != nil || string(start[:6]) != magic {
@@ -144,7 +148,7 @@ func readHeader(r io.Reader) (*header, error) {
 }
 
 // parseHeader reads the Python dictionary literal {'descr': '<f4', 'fortran_order': False, 'shape':
-// (2, 3)}.
+// (2, 3)}. Keys may come in any order, each once; no other key and no Python expression is read.
 func parseHeader(text string) (*header, error) {
 	h := &header{}
 	p := &parser{rest: text}
@@ -195,6 +199,8 @@ func parseHeader(text string) (*header, error) {
 	return h, h.setType()
 }
 
+// setType reads a descr such as "<f4"; a byte order of one byte says nothing, and "=" is
+// little-endian.
 func (h *header) setType() error {
 	d := h.descr
 	h.order = binary.LittleEndian
@@ -239,7 +245,8 @@ func (h *header) decode(t *onnx.Tensor, raw []byte) error {
 	return nil
 }
 
-// byRows returns the bytes of the elements in row-major order.
+// byRows returns the bytes of the elements in row-major order. It takes one walk over the elements
+// and as much memory again.
 func (h *header) byRows(raw []byte) []byte {
 	if !h.fortran || len(h.shape) < 2 || len(raw) == 0 {
 		return raw
@@ -268,7 +275,8 @@ func (h *header) byRows(raw []byte) []byte {
 	return rows
 }
 
-// parser takes a Python literal apart.
+// parser takes a Python literal apart. After the first error every call does nothing, so that
+// callers look at err once.
 type parser struct {
 	rest string
 	err  error
@@ -280,11 +288,13 @@ func (p *parser) fail(format string, args ...any) {
 	}
 }
 
+// peek skips white space and returns all that is left.
 func (p *parser) peek() string {
 	p.rest = strings.TrimLeft(p.rest, " \t\r\n")
 	return p.rest
 }
 
+// accept takes s if it comes next.
 func (p *parser) accept(s string) bool {
 	if p.err != nil || !strings.HasPrefix(p.peek(), s) {
 		return false
@@ -293,12 +303,14 @@ func (p *parser) accept(s string) bool {
 	return true
 }
 
+// expect fails where s does not come next.
 func (p *parser) expect(s string) {
 	if !p.accept(s) {
 		p.fail("no %q where one was expected", s)
 	}
 }
 
+// quoted reads a text in either kind of quotes; escapes are refused.
 func (p *parser) quoted() string {
 	for _, q := range []string{"'", `"`} {
 		if p.accept(q) {
@@ -315,6 +327,7 @@ func (p *parser) quoted() string {
 	return ""
 }
 
+// tuple reads a shape; 32 axes are NumPy's own limit up to version 1.26.
 func (p *parser) tuple() []int {
 	shape := []int{}
 	p.expect("(")
@@ -414,6 +427,7 @@ func Write(w io.Writer, t *onnx.Tensor) error {
 }
 
 // writeHeader writes the part of a file before its elements, which start at a multiple of 64 bytes.
+// The header ends in a line break, padded with spaces, as NumPy's format asks for.
 func writeHeader(w io.Writer, descr string, dimensions []int) error {
 	dims := make([]string, len(dimensions))
 	for i, d := range dimensions {

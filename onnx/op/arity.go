@@ -10,8 +10,9 @@ import (
 	"fmp/onnx"
 )
 
-// Fits reports whether a node has as many inputs and outputs as its operator has, words that the operator
-// knows, and the inputs that these ask for.
+// Fits reports whether a node has as many inputs and outputs as its operator has, words that the
+// operator knows, and the inputs that these ask for. It looks at names and words, not at element
+// types or shapes. The error has no name of the node, which the caller adds.
 func (s *Schema) Fits(n *onnx.Node) error {
 	if err := checkOperands("input", "inputs", n.Inputs, s.In, s.Input); err != nil {
 		return err
@@ -25,8 +26,8 @@ func (s *Schema) Fits(n *onnx.Node) error {
 	return LinearAttention(n)
 }
 
-// LinearAttention reports a node of that operator whose update rule lacks an input, or has one that it does
-// not read.
+// LinearAttention reports a node of that operator whose update rule lacks an input, or has one that
+// it does not read. An update_rule that a function's caller gives is not known yet, and passes.
 func LinearAttention(n *onnx.Node) error {
 	rule := "gated_delta"
 	if a, ok := n.Attr("update_rule"); ok {
@@ -62,7 +63,8 @@ func (s *Schema) words(n *onnx.Node) error {
 	return nil
 }
 
-// checkOperands holds a node's inputs or outputs against the formal parameters.
+// checkOperands holds a node's inputs or outputs against the formal parameters. An empty name is an
+// operand that is left out. The error is of the first that does not fit.
 func checkOperands(what, plural string, names []string, params []Param,
 	param func(int) (Param, bool)) error {
 	given := func(i int) bool { return i < len(names) && names[i] != "" }

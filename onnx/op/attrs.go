@@ -4,7 +4,7 @@ import "fmp/onnx"
 
 // Values reads a node's attributes, with the defaults of its operator's definition where the node
 // has none. A read of an attribute that has no default either, or that is of another kind, returns
-// the zero value.
+// the zero value. It reads the node at every call, and several goroutines may use it at a time.
 type Values struct {
 	node   *onnx.Node
 	schema *Schema

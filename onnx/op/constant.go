@@ -3,7 +3,8 @@ package op
 import "fmp/onnx"
 
 // Constant returns the value of a Constant node; nil where it has none of a type that a
-// [onnx.Tensor] holds.
+// [onnx.Tensor] holds. The tensor of "value" and the elements of lists are the node's own and must
+// not be changed. Lists are vectors, single values scalars.
 func Constant(n *onnx.Node) *onnx.Tensor {
 	for _, a := range n.Attrs {
 		switch a.Name {

@@ -7,6 +7,7 @@ import (
 
 // EinsumTerms splits an equation into the labels of each operand and of the result; an ellipsis is
 // the label '.'. Without an arrow the result has the labels that occur once, in alphabetical order.
+// Spaces are skipped. An ellipsis in an operand stands first in a result that is not given.
 func EinsumTerms(equation string) (operands []string, result string, err error) {
 	eq := strings.ReplaceAll(equation, " ", "")
 	eq = strings.ReplaceAll(eq, "...", ".")

@@ -31,7 +31,7 @@ import (
 //go:embed schemas.txt.gz
 var packed string
 
-// text returns schemas.txt.
+// text returns schemas.txt. It is unpacked once, when a schema is first asked for.
 func text() (string, error) {
 	r, err := gzip.NewReader(strings.NewReader(packed))
 	if err != nil {
@@ -50,7 +50,8 @@ type Schema struct {
 	Attrs        []Attribute // in alphabetical order
 }
 
-// Param is a formal parameter: an input or an output.
+// Param is a formal parameter: an input or an output. Parameters of one type variable have one type
+// in a node.
 type Param struct {
 	Name     string
 	Type     string  // a type variable, or the name of an element type
@@ -70,14 +71,15 @@ type Attribute struct {
 	Words    []string   // that a string may be, `""` for the empty one; nil where any may
 }
 
-// TypeSet is a set of element types.
+// TypeSet is a set of element types. Bit d is element type d; bit 0, Undefined's, stands for
+// others.
 type TypeSet uint64
 
 // others stands for the types that package onnx does not hold: sequences, maps, complex numbers, 8
 // bits and less.
 const others TypeSet = 1
 
-// Has reports whether the set holds d.
+// Has reports whether the set holds d. It is false of Undefined and of numbers that name no type.
 func (t TypeSet) Has(d onnx.DType) bool { return d > onnx.Undefined && d < 64 && t&(1<<d) != 0 }
 
 // String lists the set: "float32, float64 or int64".
@@ -96,7 +98,8 @@ func (t TypeSet) String() string {
 
 type key struct{ domain, name string }
 
-// schemas holds the versions of each operator, oldest first.
+// schemas holds the versions of each operator, oldest first. Several goroutines may ask at a time:
+// the first parses, and the others wait.
 var schemas = sync.OnceValue(func() map[key][]*Schema {
 	t, err := text()
 	if err != nil {
@@ -110,7 +113,8 @@ var schemas = sync.OnceValue(func() map[key][]*Schema {
 })
 
 // Lookup returns the schema of an operator in version opset of its domain's operator set; nil where
-// the operator is not known or came later. The result is shared and must not be changed.
+// the operator is not known or came later. The result is shared and must not be changed. It returns
+// a deprecated schema as well, which has neither operands nor attributes.
 func Lookup(domain, name string, opset int) *Schema {
 	var found *Schema
 	for _, s := range schemas()[key{domain, name}] {
@@ -131,7 +135,8 @@ func Last(domain, name string, opset int) *Schema {
 }
 
 // Find returns the schema of a node's operator in a model of the given operator sets; nil where it
-// is not known.
+// is not known. opsets is by domain; "ai.onnx" is the standard's other name. A domain without an
+// entry has version 0, of which no operator is.
 func Find(n *onnx.Node, opsets map[string]int64) *Schema {
 	v, ok := opsets[n.Domain]
 	if !ok && n.Domain == "" {
@@ -156,10 +161,12 @@ func Extended(name string, opset int) bool {
 	return opset >= sets.from && opset < sets.below
 }
 
-// Versions lists the operator's versions, oldest first; none where it is not known.
+// Versions lists the operator's versions, oldest first; none where it is not known. The slice is
+// the caller's; the schemas are shared and must not be changed.
 func Versions(domain, name string) []*Schema { return slices.Clone(schemas()[key{domain, name}]) }
 
-// Names lists a domain's operators in alphabetical order.
+// Names lists a domain's operators in alphabetical order. The slice is the caller's. "" is the
+// standard operator set.
 func Names(domain string) []string { return slices.Clone(names()[domain]) }
 
 // names are the operators of each domain, sorted once: a model's check asks for each of its nodes.
@@ -180,6 +187,7 @@ func (s *Schema) Input(i int) (p Param, ok bool) { return at(s.In, i) }
 // Output returns the formal parameter of output i; ok is false where there are not as many.
 func (s *Schema) Output(i int) (p Param, ok bool) { return at(s.Out, i) }
 
+// at is the formal parameter of operand i, the last for all that a variadic one takes.
 func at(ps []Param, i int) (Param, bool) {
 	if i < len(ps) {
 		return ps[i], true
@@ -190,7 +198,8 @@ func at(ps []Param, i int) (Param, bool) {
 	return Param{}, false
 }
 
-// Attr finds an attribute's definition; nil where the operator has none of that name.
+// Attr finds an attribute's definition; nil where the operator has none of that name. It is shared
+// and must not be changed.
 func (s *Schema) Attr(name string) *Attribute {
 	for i := range s.Attrs {
 		if s.Attrs[i].Name == name {
@@ -203,7 +212,7 @@ func (s *Schema) Attr(name string) *Attribute {
 // Bind finds the element types of a node's outputs from those of its inputs: Undefined where they
 // do not follow. An input whose type is Undefined is left out or not known. An input of a type that
 // the operator does not take, or of another one than a neighbour that must have the same, is an
-// error.
+// error. The result is the caller's, of as many types as there are outputs.
 func (s *Schema) Bind(in []onnx.DType, outputs int) ([]onnx.DType, error) {
 	bound := map[string]onnx.DType{}
 	first := map[string]int{}
@@ -286,6 +295,7 @@ type parser struct {
 	variables map[string]TypeSet // of the schema
 }
 
+// parse reads the whole text; an error names the line. Lines that begin with # are comments.
 func parse(text string) (map[key][]*Schema, error) {
 	p := &parser{all: map[key][]*Schema{}}
 	line := 0
@@ -307,7 +317,8 @@ func parse(text string) (map[key][]*Schema, error) {
 	return p.all, nil
 }
 
-// finish gives the parameters of the schema their types.
+// finish gives the parameters of the schema their types. Variables come behind the operands that
+// name them, so types are set at the end of a schema.
 func (p *parser) finish() {
 	if p.schema == nil {
 		return
@@ -323,7 +334,8 @@ func (p *parser) finish() {
 	}
 }
 
-// operator begins a schema.
+// operator begins a schema. Its words are [DOMAIN.]NAME, the version, and a third where the
+// operator is deprecated.
 func (p *parser) operator(words []string) error {
 	p.finish()
 	if len(words) < 2 {
@@ -380,6 +392,8 @@ func (p *parser) part(words []string) error {
 	return nil
 }
 
+// parseParam reads NAME:TYPE. Behind the name stand *N for a variadic parameter of N or more, ? for
+// an optional one and ~ for mixed types.
 func parseParam(word string) (Param, bool) {
 	name, typ, ok := strings.Cut(word, ":")
 	if !ok || name == "" || typ == "" {
@@ -399,6 +413,8 @@ func parseParam(word string) (Param, bool) {
 	return p, true
 }
 
+// parseAttr reads NAME KIND, then ! for required or = and the default, then "of" and the words
+// allowed.
 func parseAttr(words []string) (Attribute, error) {
 	if len(words) < 2 {
 		return Attribute{}, fmt.Errorf("an attribute without a kind")

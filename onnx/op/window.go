@@ -15,7 +15,9 @@ type Window struct {
 }
 
 // WindowOf reads the window of a Conv, ConvTranspose or pooling over n spatial axes; kernel is the
-// spatial shape of the weight, or nil for a pooling, whose kernel_shape is an attribute.
+// spatial shape of the weight, or nil for a pooling, whose kernel_shape is an attribute. An error
+// names the attribute that has another length than n asks for, is out of range, or differs from
+// kernel. The lists may be shared with the caller's kernel.
 func WindowOf(attrs Values, n int, kernel []int) (Window, error) {
 	list := func(name string, length, otherwise int) []int {
 		if attrs.Has(name) {
@@ -65,11 +67,13 @@ func WindowOf(attrs Values, n int, kernel []int) (Window, error) {
 	return w, nil
 }
 
-// Extent returns the number of input positions that the kernel spans on axis i.
+// Extent returns the number of input positions that the kernel spans on axis i. [WindowOf] holds it
+// to 2^28 + 1.
 func (w Window) Extent(i int) int { return (w.Kernel[i]-1)*w.Dilations[i] + 1 }
 
 // SamePads returns the begin and end padding of auto_pad SAME_UPPER or SAME_LOWER for axis i of
-// size in.
+// size in. Together they are max(0, (ceil(in / stride) - 1) stride + extent - in); an odd one is at
+// the end, with SAME_LOWER at the beginning.
 func (w Window) SamePads(in, i int) (begin, end int) {
 	s := w.Strides[i]
 	total := max(0, ((in+s-1)/s-1)*s+w.Extent(i)-in)

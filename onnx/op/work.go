@@ -8,7 +8,8 @@ import (
 	"fmp/onnx"
 )
 
-// Size is the size of a tensor. One that is left out has none.
+// Size is the size of a tensor. One that is left out has none. Sizes are float64, so that products
+// of hostile ones become infinite and do not wrap around.
 type Size struct {
 	Dims  []float64
 	Count float64
@@ -22,7 +23,7 @@ type Sized struct {
 }
 
 // Work is the node's multiply-adds. An operator without a rule reads its inputs and writes its
-// outputs once.
+// outputs once. It is an estimate; infinity stands for work that nothing bounds.
 func (c *Sized) Work() float64 {
 	w := count(c.In) + count(c.Out)*c.each()
 	if extra := workRules[c.Node.Op]; extra != nil {
@@ -34,6 +35,7 @@ func (c *Sized) Work() float64 {
 	return w
 }
 
+// count is the elements of all.
 func count(vs []Size) float64 {
 	n := 0.0
 	for _, v := range vs {
@@ -67,7 +69,8 @@ func (c *Sized) size(i, axis int) float64 {
 func (c *Sized) taps(i int) float64 { return c.input(i).Count / max(1, c.size(i, 0)) }
 
 // each is the work of one element of the outputs. Operators of other domains (FusedMatMul,
-// QLinearConv, QAttention) are told by their names.
+// QLinearConv, QAttention) are told by their names. A product's is the length of its inner axis, a
+// window's the number of its elements.
 func (c *Sized) each() float64 {
 	name := c.Node.Op
 	switch {
@@ -125,7 +128,8 @@ func (c *Sized) longest() float64 {
 
 // Scratch is the bytes that a node takes beside its inputs and outputs: the weights of every
 // query's keys, twelve complex numbers for each of a Fourier transform's length, and as many
-// products of pairs of Einsum as are kept, in other orders too.
+// products of pairs of Einsum as are kept, in other orders too. Keys are bounded by the longest
+// axis of any input.
 func (c *Sized) Scratch() float64 {
 	if c.Node.Op == "DFT" || c.Node.Op == "STFT" {
 		return 12 * 16 * c.transformed()
@@ -165,7 +169,7 @@ var workRules = map[string]func(c *Sized) float64{
 	"LinearAttention": attention,
 }
 
-// sorting is n log n.
+// sorting is n log n. n is the number of all elements, as if they were one line.
 func sorting(c *Sized) float64 {
 	n := c.input(0).Count
 	return n * math.Log2(n+2)
@@ -203,7 +207,8 @@ func resize(c *Sized) float64 {
 	return w
 }
 
-// einsum is a product and a sum for every combination of labels.
+// einsum is a product and a sum for every combination of labels. An equation that does not fit its
+// inputs counts as infinite.
 func einsum(c *Sized) float64 {
 	terms, _, err := EinsumTerms(c.Attrs.Str("equation"))
 	if err != nil || len(terms) != len(c.In) {
@@ -243,7 +248,8 @@ func recurrent(c *Sized, gates float64) float64 {
 }
 
 // attention is two products of each query with all keys, of which there are as many as the longest
-// axis of keys or of the past has.
+// axis of keys or of the past has. width is the elements of all inputs, which bounds those of the
+// queries.
 func attention(c *Sized) float64 {
 	longest, width := 1.0, 0.0
 	for _, v := range c.In {

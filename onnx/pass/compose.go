@@ -35,6 +35,7 @@ func Compose(a, b *onnx.Model, link map[string]string) (*onnx.Model, error) {
 	return m, nil
 }
 
+// compose may change both models, which are copies of the caller's.
 func compose(a, b *onnx.Model, link map[string]string) (*onnx.Model, error) {
 	for _, m := range []*onnx.Model{a, b} {
 		if err := Inline(m); err != nil {
@@ -78,7 +79,8 @@ func compose(a, b *onnx.Model, link map[string]string) (*onnx.Model, error) {
 	return out, check.Model(out)
 }
 
-// sameNames links inputs of b to the outputs of a that are called the same.
+// sameNames links inputs of b to the outputs of a that are called the same. Types are not looked at
+// here; [checkLink] refuses a pair that does not fit.
 func sameNames(a, b *onnx.Graph) map[string]string {
 	link := map[string]string{}
 	for _, in := range b.Inputs {
@@ -89,7 +91,8 @@ func sameNames(a, b *onnx.Graph) map[string]string {
 	return link
 }
 
-// interfaceOf returns a graph of the inputs and outputs that are left when a's outputs feed b.
+// interfaceOf returns a graph of the inputs and outputs that are left when a's outputs feed b. The
+// order is that of a's values, and then b's.
 func interfaceOf(a, b *onnx.Graph, link map[string]string) (*onnx.Graph, error) {
 	g := &onnx.Graph{Name: a.Name + "+" + b.Name, Initializers: map[string]*onnx.Tensor{}}
 	public := map[string]string{} // its role by name
@@ -158,7 +161,7 @@ func join(g, a, b *onnx.Graph, link map[string]string) {
 
 // rename returns new names for a graph's values: those in fixed, and for names that are taken
 // others with the graph's own in front. Public values keep their names; the names of the rest are
-// taken from now on.
+// taken from now on. Names are gone through in order, so that the same models give the same names.
 func (ns *names) rename(g *onnx.Graph, public []onnx.ValueInfo,
 	fixed map[string]string) map[string]string {
 	own, all, out := map[string]bool{}, map[string]bool{}, map[string]string{}
@@ -188,6 +191,7 @@ func listNames(vs []onnx.ValueInfo) string {
 	return strings.Join(parts, ", ")
 }
 
+// checkLink names the pair that does not fit, with both types.
 func checkLink(a, b *onnx.Graph, link map[string]string) error {
 	for _, in := range slices.Sorted(maps.Keys(link)) {
 		out := link[in]
@@ -209,7 +213,8 @@ func checkLink(a, b *onnx.Graph, link map[string]string) error {
 	return nil
 }
 
-// rebindSymbols gives the symbols of b's inputs the meaning that the link gives them.
+// rebindSymbols gives the symbols of b's inputs the meaning that the link gives them. A known size
+// goes before a symbol where one symbol of b is linked to several axes.
 func rebindSymbols(a, b *onnx.Graph, link map[string]string) error {
 	bound := map[string]onnx.Dim{}
 	for _, in := range slices.Sorted(maps.Keys(link)) {
@@ -262,6 +267,7 @@ func rebindSymbols(a, b *onnx.Graph, link map[string]string) error {
 }
 
 // levelOpsets brings both models to one version of the standard operator set and checks the others.
+// Domains other than the standard one cannot be upgraded, and must be of one version.
 func levelOpsets(a, b *onnx.Model) error {
 	va, vb := a.Opset(), b.Opset()
 	older, to := a, vb

@@ -11,7 +11,8 @@ import (
 // ToFloat32 turns a model of half precision into one of float32: initializers and constants are
 // converted exactly, and inputs, outputs and casts of Float16 and BFloat16 become Float32, in
 // subgraphs and functions too. It computes the same function with less rounding. Other models stay
-// as they are, and so does the model where an error is returned.
+// as they are, and so does the model where an error is returned. Float16 has 11 significant bits
+// and BFloat16 8, which float32's 24 hold exactly.
 func ToFloat32(m *onnx.Model) error {
 	if err := graphOf(m, "converting to float32"); err != nil {
 		return err
@@ -36,6 +37,7 @@ func ToFloat32(m *onnx.Model) error {
 
 func isHalf(d onnx.DType) bool { return d == onnx.Float16 || d == onnx.BFloat16 }
 
+// widened is a tensor of halves in float32; one of another type is returned as it is, and shared.
 func widened(t *onnx.Tensor) *onnx.Tensor {
 	if t == nil || !isHalf(t.DType) {
 		return t
@@ -115,7 +117,9 @@ const halfSuffix = "/half"
 // load the model. Graph outputs stay as they are. So do tensors that half precision does not hold:
 // with elements beyond 65504 or that are not finite, or so small that most of their bits are lost,
 // in all or in more than a sixteenth of the rows along the first axis.
-// It returns how many were stored so, and how many it does not hold.
+// It returns how many were stored so, and how many it does not hold. Initializers are gone through
+// by name, so that the same model gives the same file. It changes m in place: callers give a copy
+// where the weights are needed further.
 func StoreHalf(m *onnx.Model, least int) (stored, beyond int) {
 	g := m.Graph
 	taken := map[string]bool{}
@@ -169,6 +173,7 @@ func halved(t *onnx.Tensor) []uint16 {
 		rowNorm, rowLost := 0.0, 0.0
 		for _, x := range row {
 			h := onnx.Float32ToFloat16(x)
+			// All exponent bits set is an infinity or NaN.
 			if h&0x7c00 == 0x7c00 {
 				return nil
 			}
@@ -187,7 +192,8 @@ func halved(t *onnx.Tensor) []uint16 {
 	return bits
 }
 
-// loses compares the squared norms of values and of the errors of rounding them.
+// loses compares the squared norms of values and of the errors of rounding them. Rounding to 11
+// bits errs by at most 2^-11 of a number; twice that is 2^-10, or 2^-20 in squares.
 func loses(norm, lost float64) bool { return lost > norm*0x1p-20 }
 
 // RestoreHalf undoes [StoreHalf], the rounding apart: its initializers are Float32 again, under

@@ -53,6 +53,7 @@ func graphOf(m *onnx.Model, doing string) error {
 	return nil
 }
 
+// domains are those of the operators that a graph and its subgraphs use.
 func domains(g *onnx.Graph, into map[string]bool) {
 	for _, n := range g.Nodes {
 		into[n.Domain] = true
@@ -84,6 +85,7 @@ func weight(n *onnx.Node) int {
 	return w
 }
 
+// graph inlines calls in place, and depth counts both calls and subgraphs.
 func (in *inliner) graph(g *onnx.Graph, depth int) error {
 	var out []*onnx.Node
 	for _, n := range g.Nodes {
@@ -126,7 +128,8 @@ func (in *inliner) node(n *onnx.Node, depth int) ([]*onnx.Node, error) {
 	return out, nil
 }
 
-// call is the function's body with the node's values in place of the function's.
+// call is the function's body with the node's values in place of the function's. An input that the
+// call leaves out is "" in the body, as an optional input of its nodes.
 func (in *inliner) call(n *onnx.Node, f *onnx.Function) ([]*onnx.Node, error) {
 	if len(n.Inputs) > len(f.Inputs) || len(n.Outputs) > len(f.Outputs) {
 		return nil, fmt.Errorf("%d inputs and %d outputs for a function of %d and %d",
@@ -170,6 +173,8 @@ func (in *inliner) call(n *onnx.Node, f *onnx.Function) ([]*onnx.Node, error) {
 	if len(prefix) > maxPrefixBytes {
 		prefix = strings.ToValidUTF8(prefix[:maxPrefixBytes], "")
 	}
+	// Inner values get the call's name in front, cut to bounds so that nested calls end in legal
+	// names.
 	to := func(name string) string {
 		if v, ok := names[name]; ok {
 			return v

@@ -54,6 +54,7 @@ func Simplify(m *onnx.Model) error {
 // Constants that folding makes have at most this many elements.
 const maxFolded = 1 << 16
 
+// foldConstants leaves random nodes, and nodes with a body, to the run.
 func foldConstants(m *onnx.Model, budget *onnx.Budget) error {
 	known, err := shape.Follow(m, maxFolded, budget)
 	if err != nil {
@@ -209,7 +210,8 @@ func removeIdle(m *onnx.Model) {
 }
 
 // removeDuplicates joins nodes that compute the same from the same, and small constants of one
-// value.
+// value. One pass joins chains, as nodes stand in order and read the joined names. A node that
+// gives a graph output stays, since its name must be given.
 func removeDuplicates(g *onnx.Graph) {
 	to := map[string]string{}
 	outs := map[string]bool{}
@@ -257,7 +259,9 @@ func removeDuplicates(g *onnx.Graph) {
 	g.Nodes = kept
 }
 
-// nodeKey tells nodes that compute the same from those that do not.
+// nodeKey tells nodes that compute the same from those that do not. Floats are compared by their
+// bits, so that 0 and -0 differ and equal NaNs are one. Attributes are sorted by name, as their
+// order says nothing.
 func nodeKey(n *onnx.Node) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%q %q", n.Domain, n.Op)

@@ -54,6 +54,7 @@ func FromSix(m *onnx.Model) (*onnx.Model, error) {
 	return &c, nil
 }
 
+// six is one rewriting: types are by name, and taken holds the graph's names and those made so far.
 type six struct {
 	types  map[string]onnx.ValueInfo
 	taken  map[string]bool
@@ -96,7 +97,7 @@ func (s *six) node(old *onnx.Node) (*onnx.Node, error) {
 }
 
 // widen gives the second operand axes of size 1 at its end, so that its first is the given axis of
-// the first operand.
+// the first operand. An axis from which b reaches the end already is numpy's own broadcasting.
 func (s *six) widen(old, n *onnx.Node, axis int) (*onnx.Node, error) {
 	a, b := s.types[n.Input(0)].Shape, s.types[n.Input(1)].Shape
 	if a == nil || b == nil {

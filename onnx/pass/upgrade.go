@@ -14,7 +14,8 @@ import (
 	"fmp/onnx/shape"
 )
 
-// irVersion is the first IR version that goes with each version of the standard operator set.
+// irVersion is the first IR version that goes with each version of the standard operator set. A
+// version beyond the last gets the next IR version.
 func irVersion(opset int) int64 {
 	last := []int{8, 9, 10, 11, 14, 18, 20, 22, 23, 24, 27} // operator set of each, from 3 on
 	i, _ := slices.BinarySearch(last, opset)
@@ -46,6 +47,7 @@ func Upgrade(m *onnx.Model, to int) error {
 			return err
 		}
 	}
+	// One version at a time: each step knows the changes between two neighbours alone.
 	u := &upgrader{names: newNames(), to: to}
 	c.Graph.AddNames(u.names.taken)
 	for v := from + 1; v <= to; v++ {
@@ -78,6 +80,7 @@ type upgrader struct {
 	nodes    []*onnx.Node // of the graph in hand, rewritten so far
 }
 
+// graph rewrites subgraphs before their node, with the types of values around them.
 func (u *upgrader) graph(g *onnx.Graph, version int) error {
 	outer, sofar := u.graphNow, u.nodes
 	defer func() { u.graphNow, u.nodes = outer, sofar }()

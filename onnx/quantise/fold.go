@@ -31,6 +31,8 @@ func readers(g *onnx.Graph) map[string]int {
 // them:
 //
 //	γ (W x + b - μ) / √(v + ε) + β = (r W) x + r (b - μ) + β,  r = γ / √(v + ε) for each output channel
+//
+// A convolution that others read too keeps its normalisation, whose effect they do not want.
 func foldNormalisation(m *onnx.Model) {
 	g := m.Graph
 	uses, by := readers(g), g.Makers()
@@ -49,7 +51,8 @@ func foldNormalisation(m *onnx.Model) {
 	g.Nodes = kept
 }
 
-// foldInto folds norm into conv and reports whether it could.
+// foldInto folds norm into conv and reports whether it could. r is computed in float64; tensors of
+// m are replaced and not written to.
 func foldInto(m *onnx.Model, conv, norm *onnx.Node) bool {
 	g := m.Graph
 	w := g.Initializers[conv.Input(1)]

@@ -55,7 +55,8 @@ func (s *Sums) Add(before, after []float32) {
 }
 
 // Loss is sum (a - b)^2 / sum (b - m)^2, of finite numbers b before and a after, and the mean m of
-// all b of the same position within their image. It is NaN where no b differs from its mean.
+// all b of the same position within their image. It is NaN where no b differs from its mean. The
+// sum of squares about m is sum x² - (sum x)²/n, of numbers less the first of their position.
 func (s *Sums) Loss() Loss {
 	variance := s.xx
 	for _, p := range s.at {

@@ -88,6 +88,8 @@ func Static(ctx context.Context, m *onnx.Model, e engine.Engine, batches []Batch
 	return q, &s.report, nil
 }
 
+// quantise takes ranges from the first half of the batches, so that the loss is of images that
+// chose none.
 func (s *static) quantise(ctx context.Context, m *onnx.Model, batches []Batch) (q *onnx.Model,
 	err error) {
 	defer try.Catch(&err)
@@ -114,7 +116,8 @@ type static struct {
 }
 
 // ready returns a copy of m of some operator set or a later one, without functions, weights in half
-// precision and foldable normalisations, and the number of these. Optional inputs stay such.
+// precision and foldable normalisations, and the number of these. Optional inputs stay such. m is
+// not changed; the passes take it as a copy.
 func ready(m *onnx.Model, opset int) (*onnx.Model, int, error) {
 	c := onnx.Clone(m)
 	err := pass.Inline(c)
@@ -151,7 +154,8 @@ func ready(m *onnx.Model, opset int) (*onnx.Model, int, error) {
 	return c, folded, shape.Infer(c)
 }
 
-// see makes m the model that is quantised.
+// see makes m the model that is quantised. c is kept and not copied, and build clones it for each
+// trial.
 func (s *static) see(c *onnx.Model) {
 	s.model, s.types, s.fed = c, map[string]onnx.DType{}, map[string]bool{}
 	for _, vs := range [][]onnx.ValueInfo{c.Graph.Inputs, c.Graph.Values, c.Graph.Outputs} {
@@ -215,7 +219,8 @@ func (s *static) active(name string) bool {
 	return s.types[name] == onnx.Float32 && s.fed[name]
 }
 
-// calibrate collects the ranges of all values, in two passes: ends, then histograms.
+// calibrate collects the ranges of all values, in two passes: ends, then histograms. All values are
+// outputs of one run, so that memory is that of all activations of a batch.
 func (s *static) calibrate(ctx context.Context, batches []Batch) {
 	all := onnx.Clone(s.model)
 	all.Graph.Outputs = nil
@@ -298,7 +303,8 @@ func evaluate(ctx context.Context, s engine.Session, b Batch) map[string]*onnx.T
 }
 
 // choose quantises all layers, and leaves those in float32 that cost most where the loss is too
-// large.
+// large. Each layer is tried alone in float32, and then layers join in the order of the loss that
+// is left. That takes one trial a layer and at most Float of them more, in place of every subset.
 func (s *static) choose(ctx context.Context, batches []Batch) *onnx.Model {
 	var want []map[string]*onnx.Tensor
 	session := try.Get(s.engine.Load(s.model))
@@ -339,7 +345,8 @@ func (s *static) choose(ctx context.Context, batches []Batch) *onnx.Model {
 	return best
 }
 
-// loss is that of the output of finite float32 numbers that loses most.
+// loss is that of the output of finite float32 numbers that loses most. Losses of several outputs
+// are not added, as they may be of different units.
 func (s *static) loss(ctx context.Context, m *onnx.Model, batches []Batch,
 	want []map[string]*onnx.Tensor) Loss {
 	session := try.Get(s.engine.Load(m))

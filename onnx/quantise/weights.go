@@ -15,7 +15,8 @@ const Block = 32
 // Weights returns a copy of m whose products read constant weights of 8 or 4 bits, and the number
 // of tensors that are stored so, of at least as many elements as least says. Eight bits have a
 // scale for each output; four one for each [Block] weights of an output, and need operator set 21,
-// to which the model is upgraded.
+// to which the model is upgraded. Products are computed in float32 as before, so that no images are
+// needed.
 func Weights(m *onnx.Model, bits, least int) (*onnx.Model, int, error) {
 	if bits != 8 && bits != 4 {
 		return nil, 0, fmt.Errorf("quantising weights: %d bits; allowed are 8 and 4", bits)
@@ -61,6 +62,7 @@ func Weights(m *onnx.Model, bits, least int) (*onnx.Model, int, error) {
 }
 
 // stored stores the weights of a product, and returns the nodes that read them, and their output.
+// Eight bits are taken too where an output has fewer weights than a block.
 func (c *constants) stored(n *onnx.Node, w *onnx.Tensor, bits int) ([]*onnx.Node, string) {
 	base := n.Inputs[1]
 	axis := outputs(n, w)
@@ -95,7 +97,8 @@ func (c *constants) stored(n *onnx.Node, w *onnx.Tensor, bits int) ([]*onnx.Node
 		Inputs: []string{out, whole}, Outputs: []string{to}}}, to
 }
 
-// blocks stores weights in 4 bits, with a scale for each block along an axis.
+// blocks stores weights in 4 bits, with a scale for each block along an axis. The last block of an
+// axis may be shorter; scales are [.., count, ..] and the zero point is 0.
 func blocks(w *onnx.Tensor, axis int) (q, scales *onnx.Tensor) {
 	const most = 7
 	inner := 1

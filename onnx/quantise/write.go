@@ -21,7 +21,8 @@ var (
 		"HardSigmoid", "HardSwish", "Tanh", "LeakyRelu", "Elu", "Gelu", "Erf", "Softplus"}
 )
 
-// writer writes a quantised copy of a model.
+// writer writes a quantised copy of a model. A value is quantised once behind its maker, and all
+// readers in the main graph get the same float32.
 type writer struct {
 	*static
 	*constants
@@ -34,7 +35,8 @@ type writer struct {
 	after  map[string][]*onnx.Node
 }
 
-// build returns the model with all layers in bytes but some, given by their places.
+// build returns the model with all layers in bytes but some, given by their places. s.model is not
+// changed; places are those of its nodes.
 func (s *static) build(float map[int]bool) *onnx.Model {
 	m := onnx.Clone(s.model)
 	g := m.Graph
@@ -86,7 +88,8 @@ func (s *static) build(float map[int]bool) *onnx.Model {
 	return m
 }
 
-// mark notes the values around a node that computes in bytes.
+// mark notes the values around a node that computes in bytes. A mover's output has the quanta of
+// its input, so that no error is added there.
 func (w *writer) mark(n *onnx.Node) {
 	if n.Domain != "" || w.float[n] || len(n.Outputs) != 1 {
 		return
@@ -160,7 +163,8 @@ func (w *writer) absorb(n *onnx.Node) bool {
 	return true
 }
 
-// pair quantises a value, and returns the float32 that its readers get.
+// pair quantises a value, and returns the float32 that its readers get. Scale and zero point are
+// scalars, one for the whole value.
 func (w *writer) pair(v string) string {
 	scale, zero := quanta(w.spans[w.ranges[v]].bounds(w.options))
 	s, z := w.names.add(v+"/scale"), w.names.add(v+"/zero")
@@ -190,6 +194,8 @@ func (w *writer) layer(n *onnx.Node, t *onnx.Tensor) {
 	axis := outputs(n, t)
 	q, scales := signed(t, axis, w.options.Bits)
 	x, _ := quanta(w.spans[w.ranges[n.Inputs[0]]].bounds(w.options))
+	// int32 biases have the scale of the sums, x_scale times w_scale of their channel, and zero
+	// point 0.
 	bias := constant(w.g, n.Input(2))
 	if bias != nil && (bias.DType != onnx.Float32 || len(bias.Shape) != 1 ||
 		bias.Len() != len(scales)) {
@@ -199,6 +205,7 @@ func (w *writer) layer(n *onnx.Node, t *onnx.Tensor) {
 		// Quanta of a channel of tiny weights would leave its bias beyond int32: they are made
 		// larger.
 		for c, b := range bias.F32() {
+			// 2^29 leaves the sum of products and bias two bits below the ends of int32.
 			if least := math.Abs(float64(b)) / (float64(x) * (1 << 29)); float64(scales[c]) < least {
 				each(t, axis, c, func(i int) {
 					q[i] = int8(math.RoundToEven(float64(q[i]) * float64(scales[c]) / least))
@@ -257,7 +264,8 @@ func (c *constants) dequantise(base string, q, scale, zero *onnx.Tensor,
 		Inputs: slices.Clone(in), Outputs: []string{d}, Attrs: attrs}, d
 }
 
-// outputs returns the axis of a product's weights that counts its outputs.
+// outputs returns the axis of a product's weights that counts its outputs. It is the first axis of
+// a convolution, [M, C/group, k...], and the last of a matrix [K, N], unless a Gemm transposes it.
 func outputs(n *onnx.Node, w *onnx.Tensor) int {
 	if trans, ok := n.Attr("transB"); n.Op == "MatMul" || n.Op == "Gemm" &&
 		(!ok || trans.Int == 0) {

@@ -74,7 +74,8 @@ func adapter(data []byte) (map[string]*onnx.Tensor, error) {
 }
 
 // flat reads a FlatBuffer that may be hostile. The first error stays, and reads after it give
-// zeros.
+// zeros. A table points back to the offsets of its fields, of two bytes each; a vector begins with
+// its length.
 type flat struct {
 	data []byte
 	left int // bytes that vectors may still have: a file cannot point many of them at the same bytes
@@ -87,7 +88,8 @@ type table struct {
 	fields []byte
 }
 
-// bytes returns n bytes at a place of the file.
+// bytes returns n bytes at a place of the file. After an error it gives up to eight zeros, enough
+// for the reads of one number.
 func (f *flat) bytes(at, n int) []byte {
 	if f.err == nil && (at < 0 || n < 0 || at > len(f.data) || n > len(f.data)-at) {
 		f.err = fmt.Errorf("it is cut short or damaged: %d bytes at %d of %d", n, at, len(f.data))
@@ -105,6 +107,8 @@ func (f *flat) follow(at int) int {
 	return at + int(min(offset, math.MaxInt32-1))
 }
 
+// table finds a vtable at the table's place less a signed offset; its first two bytes are its own
+// length.
 func (f *flat) table(at int) table {
 	back := int(int32(binary.LittleEndian.Uint32(f.bytes(at, 4))))
 	size := int(binary.LittleEndian.Uint16(f.bytes(at-back, 2)))

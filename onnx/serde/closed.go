@@ -77,7 +77,8 @@ func outside(p protoreflect.Message) (what string) {
 }
 
 // difference names the part of a model in which two messages differ; "" where they are equal. It
-// empties the messages.
+// empties the messages. Parts are compared one by one, so that an error names the first that
+// differs.
 func difference(p, q *onnxpb.ModelProto) string {
 	g, h := p.Graph, q.Graph
 	for _, part := range []struct {

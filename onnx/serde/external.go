@@ -22,13 +22,15 @@ import (
 // dataElsewhere is the data_location of a tensor whose data lie in another file.
 const dataElsewhere = 1
 
-// mapFrom is the size of a file of tensor data from which on it is mapped and not read.
+// mapFrom is the size of a file of tensor data from which on it is mapped and not read. Smaller
+// files are read, and may be written to after loading.
 const mapFrom = 16 << 20
 
 // readExternal puts the data of tensors that lie in other files into them. The files must be in dir
 // or below, symbolic links included, and hold as many bytes as shape and type say; no more is read.
 // A large file is mapped: its tensors are left where they lie. It returns the places of the main
-// graph's initializers, by name.
+// graph's initializers, by name. Files are closed before it returns; mapped bytes outlast their
+// file.
 func readExternal(p *onnxpb.ModelProto, dir string) (map[string]*onnx.External, error) {
 	tensors := tensorsElsewhere(p)
 	if len(tensors) == 0 {
@@ -129,7 +131,7 @@ func hasGraph(data []byte) (has bool) {
 }
 
 // Tensors may share bytes of a file, as tied weights do, but all together read no more than this
-// many times its size.
+// many times its size. Without it a small file could be read into each of a million tensors.
 const maxShared = 4
 
 // dataFile is a file of external data, its size, how much was read from it, and its bytes where it
@@ -160,7 +162,8 @@ func openData(root *os.Root, location string) (*dataFile, error) {
 	return d, nil
 }
 
-// bytes are n bytes from offset on.
+// bytes are n bytes from offset on. Mapped bytes have no spare capacity, so that an append copies
+// them.
 func (f *dataFile) bytes(offset, n int64) ([]byte, error) {
 	if f.mapped != nil {
 		return f.mapped[offset : offset+n : offset+n], nil
@@ -199,6 +202,8 @@ func place(t *onnxpb.TensorProto) (e *onnx.External, length int64, err error) {
 	return &onnx.External{Location: location, Offset: offset}, length, nil
 }
 
+// readTensorData compares all sizes before memory is taken; the tensor then looks as if it held its
+// data.
 func readTensorData(root *os.Root, files map[string]*dataFile,
 	t *onnxpb.TensorProto) (*onnx.External, error) {
 	e, length, err := place(t)

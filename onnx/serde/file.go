@@ -62,6 +62,7 @@ func LoadOwn(path string, data []byte,
 	return m, nil
 }
 
+// load looks at the metadata before the message is decoded, as a closed file has tighter bounds.
 func load(path string, data []byte,
 	whole func(metadata map[string]string) bool) (*onnx.Model, error) {
 	if whole != nil && (whole(nil) || saysWhole(data, whole)) {
@@ -86,7 +87,8 @@ func load(path string, data []byte,
 }
 
 // saysWhole reports whether a model's metadata have an entry that makes it one closed file. A key
-// may be given twice.
+// may be given twice. A damaged entry counts as one that says so, since another reader might make
+// something of it.
 func saysWhole(data []byte, whole func(metadata map[string]string) bool) bool {
 	const metadata = 14
 	says := false
@@ -140,6 +142,7 @@ func decodeOwn(data []byte, parts int) (*onnxpb.ModelProto, error) {
 	return p, nil
 }
 
+// decode names the format of another file in place of the decoder's error, which would say little.
 func decode(data []byte, parts int) (*onnxpb.ModelProto, error) {
 	var p onnxpb.ModelProto
 	err := message.Within(data, &p, maxMessages, parts)
@@ -158,6 +161,7 @@ func decode(data []byte, parts int) (*onnxpb.ModelProto, error) {
 // allOptional is the metadata key of a file of which every initializer is an optional input.
 const allOptional, every = "fmp.optional_inputs", "all"
 
+// modelFromProto returns a model that shares lists and raw bytes with the message.
 func modelFromProto(p *onnxpb.ModelProto) (*onnx.Model, error) {
 	m := &onnx.Model{
 		// From IR 4 on initializers are constants that the inputs do not list, which is how graphs
@@ -207,6 +211,7 @@ func modelFromProto(p *onnxpb.ModelProto) (*onnx.Model, error) {
 	return m, nil
 }
 
+// domain is the standard domain's empty name for its long one.
 func domain(d string) string {
 	if d == "ai.onnx" {
 		return ""
@@ -217,6 +222,7 @@ func domain(d string) string {
 // Protobuf messages nested deeper than this are refused: a subgraph takes three, a type a few more.
 const maxMessages = 4*onnx.MaxDepth + 32
 
+// graphFromProto gives optional inputs to the main graph alone, at depth 0.
 func graphFromProto(p *onnxpb.GraphProto, depth int) (*onnx.Graph, error) {
 	if depth > onnx.MaxDepth {
 		return nil, fmt.Errorf("subgraphs are nested more than %d deep", onnx.MaxDepth)
@@ -298,6 +304,7 @@ func zipped(p *onnxpb.GraphProto, output string) string {
 	return ""
 }
 
+// valueFromProto takes a size beyond onnx.MaxElements for unknown, as it does -1.
 func valueFromProto(p *onnxpb.ValueInfoProto) (onnx.ValueInfo, error) {
 	v := onnx.ValueInfo{Name: p.Name, Doc: p.DocString}
 	tt := p.GetType().GetTensorType()
@@ -385,6 +392,7 @@ func each[P, T any](list []P, convert func(P) (T, error)) ([]T, error) {
 	return out, nil
 }
 
+// attrFromProto takes a reference within a function, which may have a kind and no value.
 func attrFromProto(p *onnxpb.AttributeProto, depth int) (onnx.Attr, error) {
 	a := onnx.Attr{Name: p.Name, Kind: kindOf(p), Ref: p.RefAttrName}
 	graph := func(g *onnxpb.GraphProto) (*onnx.Graph, error) { return graphFromProto(g, depth+1) }
@@ -429,7 +437,8 @@ func attrFromProto(p *onnxpb.AttributeProto, depth int) (onnx.Attr, error) {
 	return a, nil
 }
 
-// Marshal encodes a model as a serialised ModelProto. The same model gives the same bytes.
+// Marshal encodes a model as a serialised ModelProto. The same model gives the same bytes. Maps are
+// written in the order of their names.
 func Marshal(m *onnx.Model) ([]byte, error) {
 	p, err := modelToProto(m)
 	if err != nil {
@@ -443,7 +452,8 @@ const referAt = 1 << 16
 
 // Refer encodes a model like [Marshal], but leaves its large initializers in the files that they
 // lie in, which are named relative to the folder that is returned; that is "" where all of the
-// model is encoded.
+// model is encoded. Tensors of a second folder are encoded, since a model names files below one
+// folder.
 func Refer(m *onnx.Model) (data []byte, folder string, err error) {
 	if m == nil || m.Graph == nil {
 		return nil, "", errNoGraph
@@ -561,6 +571,7 @@ func graphToProto(g *onnx.Graph) (*onnxpb.GraphProto, error) {
 	return p, nil
 }
 
+// valueToProto writes a value of unknown type without a type, whatever its shape.
 func valueToProto(v onnx.ValueInfo) *onnxpb.ValueInfoProto {
 	p := &onnxpb.ValueInfoProto{Name: v.Name, DocString: v.Doc}
 	if v.DType == onnx.Undefined {
@@ -594,6 +605,7 @@ func nodeToProto(n *onnx.Node) (*onnxpb.NodeProto, error) {
 	return p, nil
 }
 
+// attrToProto writes the names and the kind of a reference alone.
 func attrToProto(a onnx.Attr) (*onnxpb.AttributeProto, error) {
 	p := &onnxpb.AttributeProto{Name: a.Name, Type: int32(a.Kind),
 		RefAttrName: a.Ref}

@@ -122,7 +122,8 @@ func convert[T int8 | int16 | uint8 | uint16 | uint32, F int32 | uint64](out []T
 var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
 // inPlace is n elements in the bytes that hold them, which are not copied; nil where they do not
-// lie as this machine holds them.
+// lie as this machine holds them. Booleans are copied, as a byte other than 0 and 1 is no bool of
+// Go.
 func inPlace(d onnx.DType, raw []byte, n int) any {
 	if n == 0 || d.Bits() < 8 || int64(len(raw)) != d.RawBytes(n) || !littleEndian || d == onnx.Bool {
 		return nil
@@ -162,6 +163,8 @@ func narrowFromProto(p *onnxpb.TensorProto, d onnx.DType, shape []int,
 	return t, nil
 }
 
+// storedElements is the number of elements that the field of a type holds; raw bytes are cut to
+// whole ones.
 func storedElements(p *onnxpb.TensorProto, d onnx.DType) int {
 	if p.RawData != nil && d != onnx.String {
 		return len(p.RawData) / d.Size()
@@ -191,7 +194,8 @@ func TensorToProto(name string, t *onnx.Tensor) (*onnxpb.TensorProto, error) {
 	return p, err
 }
 
-// sharedTensor is TensorToProto with the tensor's own bytes where these are as files have them.
+// sharedTensor is TensorToProto with the tensor's own bytes where these are as files have them. The
+// message must not outlive a change of the tensor.
 func sharedTensor(name string, t *onnx.Tensor) (*onnxpb.TensorProto, error) {
 	if err := onnx.CheckTensor(t); err != nil {
 		return nil, fmt.Errorf("tensor %q: %w", name, err)
@@ -224,7 +228,8 @@ func header(name string, t *onnx.Tensor) *onnxpb.TensorProto {
 }
 
 // ownBytes is a tensor's numbers as files have them, where they lie; nil where this machine holds
-// them otherwise, and where there are none.
+// them otherwise, and where there are none. The slice has the tensor's own memory and is not to be
+// written to.
 func ownBytes(t *onnx.Tensor) []byte {
 	v := reflect.ValueOf(t.Data)
 	if !littleEndian || v.Kind() != reflect.Slice || v.Len() == 0 {

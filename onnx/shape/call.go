@@ -16,6 +16,8 @@ type call struct {
 	inf   *inference
 	node  *onnx.Node
 	attrs op.Values
+	// opset is the version of the standard domain, from which defaults of attributes follow as
+	// well.
 	opset int
 	in    []*fact // nil for an optional input left out
 	out   []*fact
@@ -26,6 +28,8 @@ type call struct {
 type rule func(c *call)
 
 // rules holds the rule of each standard operator. Each family has a table in the file of its rules.
+// It is filled once, by init, since rules of subgraphs refer to it in a circle; nothing writes it
+// after.
 var rules map[string]rule
 
 func init() {
@@ -38,14 +42,15 @@ func init() {
 // HasRule reports whether there is a rule for an operator of the standard set.
 func HasRule(op string) bool { return rules[op] != nil }
 
-// Moves reports whether an operator only moves or makes elements, and computes none.
+// Moves reports whether an operator only moves or makes elements, and computes none. The makers are
+// those of constant.go, such as Shape, Range and OneHot.
 func Moves(op string) bool { return movementRules[op] != nil || shapeRules[op] != nil }
 
 // Elementwise reports whether an operator computes each element of its result from one of each
 // operand.
 func Elementwise(op string) bool { return elementwiseRules[op] != nil }
 
-// apply runs a rule, which may end by package try.
+// apply runs a rule, which may end by package try. A panic that is not of package try goes on.
 func (c *call) apply(r rule) (err error) {
 	defer try.Catch(&err)
 	c.operands()
@@ -75,7 +80,7 @@ func each(r rule, ops ...string) map[string]rule {
 	return out
 }
 
-// merge joins tables of rules.
+// merge joins tables of rules. An operator in two tables has the rule of the later one.
 func merge(families ...map[string]rule) map[string]rule {
 	out := map[string]rule{}
 	for _, f := range families {
@@ -100,7 +105,8 @@ func (c *call) wrap(err error) error {
 	return fmt.Errorf("%s: %w (inputs: %s)", c.node.Label(), err, strings.Join(shapes, ", "))
 }
 
-// arg is the i-th input, an empty fact where it is left out.
+// arg is the i-th input, an empty fact where it is left out. A change of the empty fact is seen by
+// no other call.
 func (c *call) arg(i int) *fact {
 	if i >= 0 && i < len(c.in) && c.in[i] != nil {
 		return c.in[i]
@@ -124,14 +130,16 @@ func (c *call) set(i int, d onnx.DType, shape []expr) {
 // same gives output i the type and shape of f.
 func (c *call) same(i int, f *fact) { c.set(i, f.dtype, f.shape) }
 
-// follow gives output 0 known elements.
+// follow gives output 0 known elements. More than maxFollowed elements are dropped without an
+// error, which leaves them unknown.
 func (c *call) follow(data []expr) {
 	if data != nil && len(data) <= maxFollowed && len(c.out) > 0 {
 		c.out[0].data = slices.Clone(data)
 	}
 }
 
-// ints is input i as known integers.
+// ints is input i as known integers. Only constants of int64 and int32 count; a float or a followed
+// symbol gives false.
 func (c *call) ints(i int) ([]int, bool) {
 	f := c.arg(i)
 	t := f.constant()
@@ -143,7 +151,8 @@ func (c *call) ints(i int) ([]int, bool) {
 }
 
 // argOrAttr is a list of integers that is an attribute before opset since and input i from then on.
-// given reports whether the node has it at all, known whether its value is.
+// given reports whether the node has it at all, known whether its value is. Such lists moved to
+// inputs with operator set 13 (Squeeze, Unsqueeze, Split, ReduceSum) and 18.
 func (c *call) argOrAttr(name string, i, since int) (v []int, given, known bool) {
 	if c.opset < since {
 		return c.attrs.Ints(name), c.attrs.Has(name), true
@@ -167,7 +176,8 @@ func axis(a, rank int) (int, error) {
 	return a, nil
 }
 
-// axesOf turns axes into a set; an axis given twice is an error.
+// axesOf turns axes into a set; an axis given twice is an error. Keys are from 0 to rank-1; a nil
+// list gives an empty set, and each rule says how that reads.
 func axesOf(as []int, rank int) (map[int]bool, error) {
 	set := map[int]bool{}
 	for _, a := range as {
@@ -207,7 +217,8 @@ func (c *call) fresh(kind string, n int) []expr {
 }
 
 // meet is the size of two axes that must agree. A known size is kept before a symbol, and a symbol
-// of the file before one of inference.
+// of the file before one of inference. Two different symbols are taken as equal: a run may give
+// both one size.
 func meet(a, b expr) (expr, error) {
 	x, xok := a.value()
 	y, yok := b.value()
@@ -224,14 +235,16 @@ func meet(a, b expr) (expr, error) {
 	return a, nil
 }
 
-// agree ends the rule where two sizes differ, in words of a format and its arguments.
+// agree ends the rule where two sizes differ, in words of a format and its arguments. The size
+// itself is not returned; callers that need it call [meet].
 func agree(a, b expr, format string, args ...any) {
 	if _, err := meet(a, b); err != nil {
 		try.Fail(format+": %w", append(args, err)...)
 	}
 }
 
-// spatialRank ends the rule of a value that is not [N, C, D1, ...].
+// spatialRank ends the rule of a value that is not [N, C, D1, ...]. A rank of 3 is one spatial
+// axis.
 func spatialRank(shape []expr) {
 	if len(shape) < 3 {
 		try.Fail("an input of rank %d; [N, C, D1, ...] is needed", len(shape))
@@ -243,7 +256,8 @@ func typeFrom(i int) rule {
 	return func(c *call) { c.set(0, c.arg(i).dtype, c.arg(0).shape) }
 }
 
-// sameType is the type of operands that must have one type.
+// sameType is the type of operands that must have one type. Operands that are left out, or of
+// unknown type, agree with every type; none known gives Undefined.
 func sameType(fs ...*fact) (onnx.DType, error) {
 	d := onnx.Undefined
 	for _, f := range fs {
@@ -260,7 +274,9 @@ func sameType(fs ...*fact) (onnx.DType, error) {
 }
 
 // broadcast is ONNX's multidirectional broadcasting of shapes. A symbol beside a known size above 1
-// must turn out as 1 or that size, so that the known one is the result.
+// must turn out as 1 or that size, so that the known one is the result. Shapes are aligned at the
+// right, as numpy's; a nil one makes the result nil, without an error. Two different symbols on an
+// axis give a new unknown size, since either may be 1.
 func (c *call) broadcast(shapes ...[]expr) ([]expr, error) {
 	rank := 0
 	for _, s := range shapes {

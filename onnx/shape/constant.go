@@ -16,7 +16,9 @@ var shapeRules = map[string]rule{
 	"OneHot": inferOneHot,
 }
 
-// inferShape follows the sizes of the axes from start to end, which may be symbols.
+// inferShape follows the sizes of the axes from start to end, which may be symbols. start and end
+// came in operator set 15; before it they are absent and all axes are listed. Bounds out of range
+// are clamped, not refused, as the standard says.
 func inferShape(c *call) {
 	x := c.in[0]
 	if !x.ranked() {
@@ -39,7 +41,8 @@ func inferShape(c *call) {
 	c.follow(part)
 }
 
-// inferSize follows the product of the sizes.
+// inferSize follows the product of the sizes. The product is unknown where its polynomial is beyond
+// the bounds of an expression.
 func inferSize(c *call) {
 	c.set(0, onnx.Int64, []expr{})
 	if x := c.in[0]; x.ranked() {
@@ -47,7 +50,8 @@ func inferSize(c *call) {
 	}
 }
 
-// inferConstant knows all of the value.
+// inferConstant knows all of the value. Strings and tensors are held as they are; sparse tensors
+// are refused.
 func inferConstant(c *call) {
 	t := op.Constant(c.node)
 	if t == nil {
@@ -59,7 +63,8 @@ func inferConstant(c *call) {
 }
 
 // given is a shape made of the followed elements of f; nil where f is not followed. A rank-1 input
-// of known length gives a shape of known rank.
+// of known length gives a shape of known rank. Elements that may be negative become unknown sizes;
+// a certain negative one is an error.
 func (c *call) given(f *fact) []expr {
 	if f.data != nil {
 		out := make([]expr, len(f.data))
@@ -87,7 +92,8 @@ func (c *call) size(e expr) expr {
 	return c.inf.unknownSize()
 }
 
-// inferConstantOfShape follows the repeated element of a small result.
+// inferConstantOfShape follows the repeated element of a small result. Without the attribute value
+// the elements are float32 zeros, which are followed by no rule.
 func inferConstantOfShape(c *call) {
 	v := onnx.Scalar[float32](0)
 	if a, ok := c.node.Attr("value"); ok && a.Tensor != nil {
@@ -103,7 +109,8 @@ func inferConstantOfShape(c *call) {
 }
 
 // inferRange: ceil((limit - start) / delta) elements, and none where that is negative; open unless
-// delta is known.
+// delta is known. A negative delta counts down: both the span and delta change their signs. Values
+// of floats are not followed, so that their ranges are of unknown size.
 func inferRange(c *call) {
 	d := try.Get(sameType(c.in...))
 	c.set(0, d, []expr{c.inf.unknownSize()})
@@ -126,7 +133,8 @@ func inferRange(c *call) {
 	c.set(0, d, []expr{c.size(span.plus(constant(step - 1)).floorOver(step))})
 }
 
-// inferNonZero: [rank, n], where only a run tells n.
+// inferNonZero: [rank, n], where only a run tells n. Each column is the index of one element that
+// is not 0.
 func inferNonZero(c *call) {
 	rank := c.inf.unknownSize()
 	if x := c.in[0]; x.ranked() {
@@ -135,7 +143,8 @@ func inferNonZero(c *call) {
 	c.set(0, onnx.Int64, []expr{rank, c.inf.unknownSize()})
 }
 
-// inferLike: the input's shape, and its type unless dtype says another.
+// inferLike: the input's shape, and its type unless dtype says another. It serves EyeLike,
+// Bernoulli and the random operators that end in Like.
 func inferLike(c *call) {
 	d := c.arg(0).dtype
 	if t := c.attrs.Int("dtype"); t != 0 {
@@ -144,7 +153,8 @@ func inferLike(c *call) {
 	c.set(0, d, c.arg(0).shape)
 }
 
-// inferOneHot: the shape of the indices, with the depth put in at axis.
+// inferOneHot: the shape of the indices, with the depth put in at axis. The axis counts in the
+// result, of rank r + 1, so that axis r, or -1, appends the depth.
 func inferOneHot(c *call) {
 	x := c.in[0]
 	c.set(0, c.in[2].dtype, nil)

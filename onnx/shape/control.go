@@ -11,7 +11,10 @@ import (
 // Operators with subgraphs.
 var controlRules = map[string]rule{"If": inferIf, "Loop": inferLoop, "Scan": inferScan}
 
-// body infers a subgraph whose inputs have the given facts; it sees the values around it.
+// body infers a subgraph whose inputs have the given facts; it sees the values around it. Facts of
+// the caller's inputs are shared, not copied, and rules do not write to inputs. Inputs beyond those
+// given keep the types that the body declares. Names of the body hide those around it; its facts
+// end with it.
 func (c *call) body(name string, inputs []*fact) (*inference, *onnx.Graph, error) {
 	a, ok := c.node.Attr(name)
 	if !ok || a.Graph == nil {
@@ -81,6 +84,7 @@ func inferIf(c *call) {
 			c.out[i].shape = nil
 			continue
 		}
+		// Elements are not followed through two branches, even where both agree.
 		for j := range c.out[i].shape {
 			if !a.shape[j].equal(b.shape[j]) {
 				c.out[i].shape[j] = c.inf.unknownSize()
@@ -92,7 +96,9 @@ func inferIf(c *call) {
 // turns infers a body whose first inputs are carried from turn to turn: in holds the facts of all
 // inputs, first of them lead ones that are not carried, then the initial values of the carried
 // ones. It returns the facts of the body's outputs from skip on; sizes of carried values that a
-// turn may change are unknown. A carried value is known by its sizes alone.
+// turn may change are unknown. A carried value is known by its sizes alone. The loop looks for a
+// fixed point of the shapes: an axis once found to change is never fixed again. After maxBodies
+// bodies, or in the third round, carried ranks are given up as well.
 func (c *call) turns(in []*fact, lead, carried, skip int) []*fact {
 	rest := slices.Clone(in)
 	for i := lead; i < lead+carried; i++ {
@@ -143,6 +149,8 @@ func (c *call) turns(in []*fact, lead, carried, skip int) []*fact {
 			}
 		}
 		if steady || last {
+			// Elements of a carried value may change at each turn, so that its fact has the shape
+			// alone.
 			for i := range carried {
 				out[i] = &fact{dtype: out[i].dtype, shape: rest[lead+i].shape}
 			}
@@ -151,10 +159,13 @@ func (c *call) turns(in []*fact, lead, carried, skip int) []*fact {
 	}
 }
 
-// Bodies of loops are inferred up to three times each, within this bound in all.
+// Bodies of loops are inferred up to three times each, within this bound in all. Nested loops
+// multiply, three to the power of the depth, which the bound keeps from a hostile file.
 const maxBodies = 1000
 
-// inferLoop: carried values keep their type; scanned outputs gain an axis in front.
+// inferLoop: carried values keep their type; scanned outputs gain an axis in front. The body reads
+// the turn's number, int64, and the condition, bool, before the carried values. It gives a
+// condition first, which is skipped; the number of turns is left open.
 func inferLoop(c *call) {
 	carried := max(0, len(c.in)-2)
 	in := []*fact{{dtype: onnx.Int64, shape: []expr{}}, {dtype: onnx.Bool, shape: []expr{}}}
@@ -169,7 +180,9 @@ func inferLoop(c *call) {
 }
 
 // scanned sets the node's outputs from those of its body: the scanned ones, behind the carried
-// ones, gain an axis of n turns.
+// ones, gain an axis of n turns. Open sizes of a turn get symbols of the node's own, as a symbol
+// within the body means one turn's. An axis out of range becomes 0 here; the engine that runs the
+// model refuses it.
 func (c *call) scanned(out []*fact, carried int, n expr, axes []int) {
 	for i, f := range out {
 		shape := slices.Clone(f.shape)
@@ -193,7 +206,9 @@ func (c *call) scanned(out []*fact, carried int, n expr, axes []int) {
 }
 
 // inferScan: the body sees its scanned inputs without the scanned axis. Before operator set 9 there
-// was a batch as well, and only the element types are taken from the body.
+// was a batch as well, and only the element types are taken from the body. All scanned inputs have
+// one length n, taken from the last of known rank. Inputs are carried values first, and then
+// num_scan_inputs scanned ones.
 func inferScan(c *call) {
 	a, ok := c.node.Attr("body")
 	if !ok || a.Graph == nil {

@@ -21,16 +21,22 @@ var convolutionRules = map[string]rule{
 }
 
 // output is the size of axis i after the window went over an input of size in. It is floor((in +
-// pads - extent) / stride) + 1, or ceil(in / stride) where auto_pad is SAME.
+// pads - extent) / stride) + 1, or ceil(in / stride) where auto_pad is SAME. Axis i counts the
+// spatial axes, and is axis i + 2 of the value, as errors name it. The extent of a kernel k with
+// dilation d is (k - 1) d + 1. With ceil_mode the quotient is rounded up, as PyTorch's pooling
+// does.
 func output(w op.Window, in expr, i int) expr {
 	switch w.AutoPad {
 	case "SAME_UPPER", "SAME_LOWER":
 		return in.plus(constant(w.Strides[i] - 1)).floorOver(w.Strides[i])
+	// w is a copy: the caller's pads stay as they are.
 	case "VALID":
 		w.Pads = make([]int, len(w.Pads))
 	}
 	pad := w.Pads[i] + w.Pads[i+len(w.Kernel)]
 	span := in.plus(constant(pad - w.Extent(i)))
+	// span is the number of places to the right that the window can move, at least 0 for one whole
+	// window.
 	least := 0
 	if w.CeilMode { // one window, of which the end is beyond the padding
 		least = 1 - w.Strides[i]
@@ -43,6 +49,8 @@ func output(w op.Window, in expr, i int) expr {
 		out := span.plus(constant(w.Strides[i] - 1)).floorOver(w.Strides[i]).plus(constant(1))
 		// A last window that would begin in the padding after the end is left out.
 		if o, ok := out.value(); ok {
+			// The begin of the last window counts from the padded begin, and the products may be
+			// beyond 32 bits.
 			if v, known := in.value(); known &&
 				int64(o-1)*int64(w.Strides[i]) >= int64(v)+int64(w.Pads[i]) {
 				out = constant(o - 1)
@@ -70,8 +78,12 @@ func spatial(w []expr) []int {
 	return out
 }
 
-// inferConv: input [N, C, D1, ...] and weight [M, C/group, k1, ...] give [N, M, O1, ...].
+// inferConv: input [N, C, D1, ...] and weight [M, C/group, k1, ...] give [N, M, O1, ...]. Channels
+// C are those of all groups, of which the weight holds one group's. Where the kernel's sizes are
+// not known the spatial sizes are open, and rank, N and M still follow.
 func inferConv(c *call) {
+	// ConvInteger has zero points where Conv has its bias, and sums in int32. QLinearConv has
+	// scales and zero points between its tensors; y_zero_point, input 7, is of the result's type.
 	x, weight, d, bias := 0, 1, c.arg(0).dtype, 2
 	switch c.node.Op {
 	case "ConvInteger":
@@ -103,6 +115,7 @@ func inferConv(c *call) {
 	}
 	agree(in[1], w[1].times(constant(group)),
 		"channels of the input and of the weight times %d groups", group)
+	// Each group gives M / group of the output channels.
 	if m, ok := w[0].value(); ok && m%group != 0 {
 		try.Fail("%d output channels cannot be split in %d groups", m, group)
 	}
@@ -123,7 +136,8 @@ func inferConv(c *call) {
 }
 
 // inferConvTranspose: weight [C, M/group, k1, ...]; output size (in-1) stride + output_padding +
-// extent - pads.
+// extent - pads. auto_pad SAME gives in · stride. Where output_shape is given it is the result, and
+// the engines work out the pads from it.
 func inferConvTranspose(c *call) {
 	d := try.Get(sameType(c.in...))
 	c.set(0, d, nil)

@@ -9,6 +9,8 @@ import (
 
 // inferEinsum: a label's size is that of the axes that it names, broadcast against each other. Axes
 // under ellipses are broadcast together, aligned at the right, and stand where the result has one.
+// An operand of unknown rank leaves the shape open, since it may hold the sizes of any label. Axes
+// of one label of size 1 are taken as broadcast, as in numpy's einsum.
 func inferEinsum(c *call) {
 	d := try.Get(sameType(c.in...))
 	c.set(0, d, nil)
@@ -25,6 +27,8 @@ func inferEinsum(c *call) {
 			return
 		}
 		labels := []rune(term)
+		// extra is the number of axes under the ellipsis, which is the one label '.' of the term.
+		// It may be 0: "...ij" takes a matrix as well.
 		extra := len(s) - len(labels)
 		if strings.Contains(term, ".") {
 			extra++

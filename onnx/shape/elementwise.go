@@ -7,6 +7,7 @@ import (
 
 // Elementwise operators, with broadcasting where they have several operands.
 var elementwiseRules = merge(map[string]rule{
+	// The exponent may be of another type than the base, whose type the result has.
 	"Pow": func(c *call) {
 		c.set(0, c.in[0].dtype, try.Get(c.broadcast(c.in[0].shape, c.in[1].shape)))
 	},
@@ -26,7 +27,8 @@ var elementwiseRules = merge(map[string]rule{
 ), each(inferComparison, "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"),
 	each(inferVariadic, "Max", "Min", "Mean", "Sum"))
 
-// inferUnary keeps type and shape, and follows the elements of Identity, Neg and Not.
+// inferUnary keeps type and shape, and follows the elements of Identity, Neg and Not. Other
+// functions of a followed element have no polynomial, so that their results are unknown.
 func inferUnary(c *call) {
 	x := c.arg(0)
 	c.same(0, x)
@@ -46,7 +48,8 @@ func inferUnary(c *call) {
 	}
 }
 
-// mapData applies f to every element; elements that are not followed stay so.
+// mapData applies f to every element; elements that are not followed stay so. f may return nil for
+// an element that it cannot follow.
 func mapData(d []expr, f func(expr) expr) []expr {
 	if d == nil {
 		return nil
@@ -58,7 +61,9 @@ func mapData(d []expr, f func(expr) expr) []expr {
 	return out
 }
 
-// inferBinary broadcasts; opset 6 and below, with its axis attribute, is not followed.
+// inferBinary broadcasts; opset 6 and below, with its axis attribute, is not followed. Sums,
+// differences and products of symbols are polynomials again. A quotient is followed where the
+// division is exact, or the dividend is certainly not negative.
 func inferBinary(c *call) {
 	d := try.Get(sameType(c.in[0], c.in[1]))
 	shape := try.Get(c.broadcast(c.in[0].shape, c.in[1].shape))
@@ -78,14 +83,17 @@ func inferBinary(c *call) {
 			if q, ok := a.over(b); ok {
 				return q
 			}
-			// Integer division truncates, which is the floor where both are not negative.
+			// Integer division truncates, which is the floor where both are not negative. floor and
+			// truncation differ below 0, where no quotient is followed.
 			if low, ok := a.atLeast(); ok && low >= 0 && yok && y > 0 {
 				return a.floorOver(y)
 			}
+		// Signs of the remainder depend on fmod below 0, and agree for x >= 0 and y > 0.
 		case "Mod":
 			if both && x >= 0 && y > 0 {
 				return constant(x % y)
 			}
+		// Elements of booleans are 0 and 1, so that bitwise and logical results agree.
 		case "And":
 			if both {
 				return constant(x & y)
@@ -100,7 +108,8 @@ func inferBinary(c *call) {
 }
 
 // followBinary follows integer elements of two operands of which one may be repeated: equal counts,
-// or one element. A nil result of f is an element of which nothing is known.
+// or one element. A nil result of f is an element of which nothing is known. Values of rank 2 and
+// more are left: shapes are vectors and their elements scalars.
 func (c *call) followBinary(f func(a, b expr) expr) {
 	a, b := c.in[0], c.in[1]
 	if a.data == nil || b.data == nil || len(a.shape) > 1 || len(b.shape) > 1 {
@@ -119,7 +128,8 @@ func (c *call) followBinary(f func(a, b expr) expr) {
 }
 
 // inferComparison: booleans of the broadcast shape. Elements are followed where both are known, and
-// of Equal also where the sign of their difference is.
+// of Equal also where the sign of their difference is. The result feeds Where and If, by which
+// exporters choose among shapes.
 func inferComparison(c *call) {
 	try.Get(sameType(c.in[0], c.in[1]))
 	shape := try.Get(c.broadcast(c.in[0].shape, c.in[1].shape))
@@ -159,7 +169,7 @@ func inferComparison(c *call) {
 }
 
 // inferVariadic broadcasts all inputs, and follows the larger or smaller of two where the sign of
-// their difference is known.
+// their difference is known. With operands of three or more nothing is followed.
 func inferVariadic(c *call) {
 	d := try.Get(sameType(c.in...))
 	shapes := make([][]expr, len(c.in))
@@ -170,6 +180,7 @@ func inferVariadic(c *call) {
 	c.set(0, d, shape)
 	if len(c.in) == 2 && (c.node.Op == "Max" || c.node.Op == "Min") {
 		c.followBinary(func(a, b expr) expr {
+			// After the exchange a is the larger one, if either difference has a certain sign.
 			// The larger is known where the difference has a sign.
 			if low, ok := a.minus(b).atLeast(); !ok || low < 0 {
 				a, b = b, a
@@ -186,7 +197,8 @@ func inferVariadic(c *call) {
 }
 
 // inferWhere: all three operands are broadcast. Elements are followed where the condition is known,
-// or where either choice is the same.
+// or where either choice is the same. Shapes with a -1 are replaced in this way by exporters:
+// Where(Equal(shape, -1), ones, shape).
 func inferWhere(c *call) {
 	d := try.Get(sameType(c.in[1], c.in[2]))
 	if t := c.in[0].dtype; t != onnx.Bool && t != onnx.Undefined {
@@ -231,6 +243,7 @@ func inferCast(c *call) {
 	}
 }
 
+// boolInt is the element 1 or 0 by which booleans are followed.
 func boolInt(v bool) int {
 	if v {
 		return 1

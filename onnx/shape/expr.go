@@ -26,6 +26,8 @@ type term struct {
 
 // Bounds of an expression: a larger one becomes an unknown size.
 const (
+	// The bounds keep a hostile graph from growing polynomials: a product has terms of e times
+	// terms of f.
 	maxExprTerms = 12
 	maxExprText  = 96
 	maxExprCoef  = math.MaxInt32
@@ -59,7 +61,9 @@ func (e expr) is(n int) bool { v, ok := e.value(); return ok && v == n }
 
 func (e expr) equal(f expr) bool { return slices.Equal(e, f) }
 
-// atLeast is a lower bound of e given that sizes are not negative, if there is one.
+// atLeast is a lower bound of e given that sizes are not negative, if there is one. A term of a
+// positive coefficient is at least 0, if no symbol in it may be negative. A quotient floor(e/k) is
+// taken as a size whatever the signs within it.
 func (e expr) atLeast() (int, bool) {
 	low := 0
 	for _, t := range e {
@@ -75,6 +79,7 @@ func (e expr) atLeast() (int, bool) {
 }
 
 // canonical sorts terms by their symbols, adds up those of one product and drops those that cancel.
+// It sorts in place, so that ts must be the caller's own; O(n log n).
 func canonical(ts []term) expr {
 	sorting.By(ts, func(a, b term) int { return strings.Compare(a.mono, b.mono) })
 	out := expr{}
@@ -93,6 +98,7 @@ func canonical(ts []term) expr {
 	return out
 }
 
+// plus, minus, times, over and floorOver return new expressions and leave their operands alone.
 func (e expr) plus(f expr) expr { return canonical(append(slices.Clone(e), f...)) }
 
 func (e expr) minus(f expr) expr { return e.plus(f.times(constant(-1))) }
@@ -110,7 +116,8 @@ func (e expr) times(f expr) expr {
 }
 
 // saturate is exact unless the result about which is near the limits of an int, so that an overflow
-// ends out of bounds instead of wrapping round.
+// ends out of bounds instead of wrapping round. The limit is at or beyond maxExprCoef, so that
+// [expr.bounded] refuses a saturated expression.
 func saturate(about float64, exact int) int {
 	// of 32 bits, where float64 is exact, the largest
 	const limit = max(math.MaxInt/2, math.MaxInt32)
@@ -137,7 +144,8 @@ func joinMono(a, b string) string {
 }
 
 // over divides exactly by a product of symbols and a constant; it fails where the quotient is not a
-// polynomial.
+// polynomial. A constant other than 1 must divide every coefficient, and each symbol must be in
+// every term. A sum of several terms divides an equal sum alone.
 func (e expr) over(d expr) (expr, bool) {
 	if len(d) != 1 {
 		if e.equal(d) && len(d) > 0 {
@@ -164,6 +172,7 @@ func (e expr) over(d expr) (expr, bool) {
 }
 
 // floorOver is floor(e/k) for k > 0: multiples of k leave the quotient, the rest stays inside.
+// floor((k a + b)/k) = a + floor(b/k) for whole a, which makes equal quotients print alike.
 func (e expr) floorOver(k int) expr {
 	var whole, rest []term
 	for _, t := range e {
@@ -194,7 +203,8 @@ func floorDiv(a, b int) int {
 	return q
 }
 
-// bounded reports whether e is within the limits of an expression.
+// bounded reports whether e is within the limits of an expression. The text counts symbols alone,
+// and not signs, coefficients or spaces.
 func (e expr) bounded() bool {
 	if len(e) > maxExprTerms {
 		return false
@@ -244,7 +254,8 @@ func (e expr) String() string {
 }
 
 // parseExpr reads the form that String writes, and sums and products of identifiers as exporters
-// write them.
+// write them. A text in another form, such as "(a + b)*2", is no expression: false. Numbers are
+// from 0 to maxExprCoef - 1 and products stay within the same bound.
 func parseExpr(s string) (expr, bool) {
 	if len(s) > maxExprText {
 		return nil, false
@@ -297,7 +308,8 @@ func parseExpr(s string) (expr, bool) {
 }
 
 // isAtom reports whether s is one symbol: an identifier, or a quotient as [expr.floorOver] writes
-// it.
+// it. Letters are those of ASCII; digits, '.' and ':' may follow the first character. "?", "~" and
+// "$" are in no atom, so that a file cannot name a symbol of inference.
 func isAtom(s string) bool {
 	if inner, ok := strings.CutPrefix(s, "floor(("); ok {
 		i := strings.LastIndex(inner, ")/")
@@ -342,7 +354,8 @@ func splitTop(s string, sep byte) []string {
 	return append(out, s[start:])
 }
 
-// product multiplies sizes.
+// product multiplies sizes. nil stands for a product beyond the bounds; that of no sizes is 1, as a
+// scalar has one element.
 func product(es []expr) expr {
 	p := constant(1)
 	for _, e := range es {

@@ -11,7 +11,8 @@ import (
 
 // fold computes a node whose inputs are all constants with the pure engine's kernel, so that a
 // value computed from constants is known. Results of more than limit elements, and work beyond the
-// budget, are left.
+// budget, are left. An error of the kernel, or a result of another shape than the rule's, leaves
+// the facts as they are.
 func (c *call) fold(limit int) {
 	shapes := make([][]int, len(c.out))
 	bytes, need := 0.0, false
@@ -25,6 +26,7 @@ func (c *call) fold(limit int) {
 		}
 		shapes[i] = shape
 		bytes += float64(n) * float64(max(f.dtype.Size(), 1))
+		// A value that its rule already knows as a tensor, as Constant's, is not computed again.
 		need = need || f.tensor == nil
 	}
 	if !need || random[c.node.Op] {
@@ -63,7 +65,8 @@ func (c *call) fold(limit int) {
 	}
 }
 
-// weigh notes the cost of a node whose operands are the same in every run.
+// weigh notes the cost of a node whose operands are the same in every run. Only ten are listed, so
+// that an error stays readable, and a node within a loop once.
 func (c *call) weigh() {
 	bytes := 0.0
 	for i, f := range c.out {
@@ -87,7 +90,8 @@ func (c *call) weigh() {
 	}
 }
 
-// sizes is a fact's shape and number of elements where they are known.
+// sizes is a fact's shape and number of elements where they are known. Not ok also covers a number
+// of elements beyond onnx.MaxElements.
 func (f *fact) sizes() (shape []int, n int, ok bool) {
 	if f == nil || f.shape == nil {
 		return nil, 0, false
@@ -127,7 +131,8 @@ func defined(c *call, in []*onnx.Tensor) bool {
 	if to.IsFloat() || to == onnx.Bool || to == onnx.String {
 		return true
 	}
-	// A float beyond the integers of the type has no defined result.
+	// A float beyond the integers of the type has no defined result. The bounds are those of int32,
+	// which hold for wider types too, and narrower ones are left to the kernel.
 	low, high := -math.Exp2(31), math.Exp2(31)
 	if to == onnx.Uint8 || to == onnx.Uint16 || to == onnx.Uint32 || to == onnx.Uint64 {
 		low = -1
@@ -141,7 +146,7 @@ func defined(c *call, in []*onnx.Tensor) bool {
 }
 
 // work is about how many elementary operations a node takes, or more: infinite where its shapes are
-// not known.
+// not known. Each element of input and output counts eight operations, for functions such as exp.
 func (c *call) work() float64 {
 	sized := op.Sized{Node: c.node, Attrs: c.attrs}
 	var in, out float64

@@ -8,7 +8,9 @@ import (
 )
 
 // inferGather puts the axes of the indices in the place of the gathered one. On an axis of size n
-// known indices must be from -n to n-1. Elements of a vector that is followed are followed.
+// known indices must be from -n to n-1. Elements of a vector that is followed are followed. Shape
+// followed by Gather is how exporters read one size, which is why elements are followed. A known
+// index that is out of range is an error, although a run might never reach the node.
 func inferGather(c *call, x *fact) []expr {
 	idx := c.in[1]
 	a := try.Get(axis(c.attrs.Int("axis"), len(x.shape)))
@@ -51,7 +53,8 @@ func inferGatherElements(c *call) {
 }
 
 // inferGatherND: indices [i..., k] with b batch axes give the sizes i..., and then those of x's
-// axes from b + k on.
+// axes from b + k on. The last axis of the indices must be known, since it tells the rank of the
+// result.
 func inferGatherND(c *call, x *fact) []expr {
 	idx := c.in[1]
 	if len(idx.shape) == 0 {
@@ -70,7 +73,8 @@ func inferGatherND(c *call, x *fact) []expr {
 }
 
 // chosen sets the first output to n elements or, where there is an axis, to n along that axis,
-// which is returned; -1 without one.
+// which is returned; -1 without one. Without an axis the value is flattened first, so that the
+// result is a vector whatever the rank.
 func (c *call) chosen(n expr) int {
 	x := c.in[0]
 	c.set(0, x.dtype, []expr{n})
@@ -87,6 +91,9 @@ func (c *call) chosen(n expr) int {
 	return a
 }
 
+// inferUnique: values, first positions, the place of each element among the values, and counts.
+// Only a run tells the number n of different values. The third output has one entry for each slice
+// along the axis, or each element where there is none.
 func inferUnique(c *call) {
 	n := c.inf.unknownSize()
 	c.set(1, onnx.Int64, []expr{n})

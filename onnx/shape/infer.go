@@ -22,7 +22,9 @@ import (
 // The outputs of an operator without a rule are of unknown type, or of the type that the file
 // states. A certain contradiction, such as a MatMul whose inner sizes differ, is an error that
 // names node, operator and shapes. A file's types of intermediate values and outputs never override
-// those that follow from its inputs.
+// those that follow from its inputs. It changes m in place; on an error m is as it was. Values of
+// subgraphs are not written. Cost is that of one rule a node, of bodies of loops up to three times,
+// and of the constants worked out. Two goroutines must not call it on one model.
 func Infer(m *onnx.Model) error {
 	if m == nil || m.Graph == nil {
 		return fmt.Errorf("inferring shapes: there is no graph")
@@ -32,6 +34,7 @@ func Infer(m *onnx.Model) error {
 		return err
 	}
 	g := m.Graph
+	// A graph's outputs keep their own list, so that no value is described in two places.
 	outs := map[string]bool{}
 	for i, o := range g.Outputs {
 		outs[o.Name] = true
@@ -74,7 +77,8 @@ func Types(m *onnx.Model) (map[string]onnx.ValueInfo, error) {
 type Facts struct{ inf *inference }
 
 // Follow infers as [Types] does, working out constants of at most limit elements, as far as the
-// budget allows, from which it takes its use.
+// budget allows, from which it takes its use. The model must not change while the facts are in use,
+// since constants are the model's own tensors.
 func Follow(m *onnx.Model, limit int, budget *onnx.Budget) (*Facts, error) {
 	inf, err := inferWith(m, limit, budget)
 	if err != nil {
@@ -83,7 +87,8 @@ func Follow(m *onnx.Model, limit int, budget *onnx.Budget) (*Facts, error) {
 	return &Facts{inf}, nil
 }
 
-// Constant returns a value that is the same in every run, nil where it is not or is not known.
+// Constant returns a value that is the same in every run, nil where it is not or is not known. The
+// tensor may be an initializer of the model: callers must not write to it.
 func (f *Facts) Constant(name string) *onnx.Tensor { return f.inf.lookup(name).constant() }
 
 // Heavy is a node whose operands are the same in every run and whose result is beyond the budget.
@@ -110,14 +115,17 @@ func TooHeavy(m *onnx.Model) ([]Heavy, error) {
 	return inf.load.left, nil
 }
 
-// load estimates the memory of a runtime that works out all constants when it loads a model.
+// load estimates the memory of a runtime that works out all constants when it loads a model. Its
+// budget is apart from that of folding, and counts the nodes that folding leaves as well. Subgraphs
+// share the load of the model.
 type load struct {
 	budget     *onnx.Budget
 	left       []Heavy
 	contradict func(*inference, *onnx.Graph) // of [Contradicted], at each graph's end
 }
 
-// settle fills the parts of an output that inference left open from the file's own type.
+// settle fills the parts of an output that inference left open from the file's own type. A size
+// that inference knows, by number or symbol, is kept.
 func settle(v, declared onnx.ValueInfo) onnx.ValueInfo {
 	if v.DType == onnx.Undefined {
 		v.DType = declared.DType
@@ -147,6 +155,7 @@ func inferWith(m *onnx.Model, foldLimit int, budget *onnx.Budget) (*inference, e
 	return inf, nil
 }
 
+// newInference takes the budget that pays for folding; the load has one of its own.
 func newInference(m *onnx.Model, foldLimit int, budget *onnx.Budget) *inference {
 	inf := &inference{foldLimit: foldLimit, budget: budget, load: &load{budget: onnx.NewBudget(m)},
 		opset: onnx.ClampInt(m.Opset()),
@@ -173,7 +182,9 @@ type fact struct {
 
 func (f *fact) ranked() bool { return f != nil && f.shape != nil }
 
-// constant is the value as a tensor where it is wholly known.
+// constant is the value as a tensor where it is wholly known. It makes a tensor of followed
+// elements, of int64, int32 or bool alone; other types give nil. Cost is O(elements) at each call,
+// which maxFollowed bounds.
 func (f *fact) constant() *onnx.Tensor {
 	if f == nil {
 		return nil
@@ -205,7 +216,9 @@ func (f *fact) constant() *onnx.Tensor {
 	return t
 }
 
-// inference is the state of one walk over a graph.
+// inference is the state of one walk over a graph. A subgraph has an inference of its own, with
+// facts of its own names. Counter, bodies, foreign, local, budget and load are those of the whole
+// model.
 type inference struct {
 	opset   int
 	outer   *inference // of the graph around a subgraph
@@ -239,7 +252,9 @@ func (inf *inference) lookup(name string) *fact {
 	return nil
 }
 
-// declared turns a file's type of a value into a fact.
+// declared turns a file's type of a value into a fact. A symbol of the file that does not parse as
+// an expression is kept by a "$k" in foreign. Equal texts get one "$k", so that their sizes are
+// equal.
 func (inf *inference) declared(v onnx.ValueInfo) *fact {
 	f := &fact{dtype: v.DType}
 	if v.Shape == nil {
@@ -273,7 +288,7 @@ func (inf *inference) declared(v onnx.ValueInfo) *fact {
 	return f
 }
 
-// info returns the description of a value.
+// info returns the description of a value. An unknown name gives an Undefined type and no shape.
 func (inf *inference) info(name string) onnx.ValueInfo {
 	f := inf.lookup(name)
 	v := onnx.ValueInfo{Name: name}
@@ -292,7 +307,8 @@ func (inf *inference) info(name string) onnx.ValueInfo {
 }
 
 // dim is e as a file can state it: a number, a symbol or an expression. It is open where e holds a
-// symbol of inference alone, or is beyond the bounds.
+// symbol of inference alone, or is beyond the bounds. Symbols of inference mean nothing outside it,
+// where two runs would number them differently.
 func (inf *inference) dim(e expr) onnx.Dim {
 	if n, ok := e.value(); ok && n >= 0 {
 		return onnx.Known(n)
@@ -310,7 +326,8 @@ func (inf *inference) dim(e expr) onnx.Dim {
 }
 
 // graph infers the nodes in their order. The file's own types are hints for outputs of which no
-// rule tells.
+// rule tells. Values go before Outputs where a file types one name in both. An initializer goes
+// before the type of an input of its name.
 func (inf *inference) graph(g *onnx.Graph) error {
 	hints := make(map[string]onnx.ValueInfo, len(g.Values)+len(g.Outputs))
 	for _, vs := range [][]onnx.ValueInfo{g.Outputs, g.Values} {
@@ -345,7 +362,8 @@ const (
 	followedBytes = 32
 )
 
-// elements are those of a small tensor of integers or booleans; nil of others.
+// elements are those of a small tensor of integers or booleans; nil of others. Integers beyond an
+// int become the largest or smallest int on machines of 32 bits.
 func elements(t *onnx.Tensor) []expr {
 	if t.Len() > maxFollowed {
 		return nil
@@ -364,12 +382,15 @@ func elements(t *onnx.Tensor) []expr {
 }
 
 // node applies the rule of one node. Operators of other domains, and those that the model itself
-// defines, leave their outputs to the hints.
+// defines, leave their outputs to the hints. Schema.Fits is asked first, so that a rule may read
+// every required input without a check.
 func (inf *inference) node(n *onnx.Node, hints map[string]onnx.ValueInfo) error {
 	if len(n.Outputs) == 0 {
 		return nil // Check says what is wrong with it
 	}
 	c := &call{inf: inf, node: n, attrs: op.Attrs(n, inf.opset), opset: inf.opset}
+	// allConstant allows folding; fixed is wider, as it holds for constants that were too large to
+	// fold. A node without inputs is neither, and Constant states its value by its rule.
 	allConstant, fixed := len(n.Inputs) > 0, len(n.Inputs) > 0 && !random[n.Op]
 	for _, name := range n.Inputs {
 		var f *fact
@@ -414,7 +435,9 @@ func (inf *inference) node(n *onnx.Node, hints map[string]onnx.ValueInfo) error 
 }
 
 // learn keeps the fact of an output, with the declared type and shape where the rule gave none,
-// within the bounds of sizes and memory.
+// within the bounds of sizes and memory. Sizes are from 0 to onnx.MaxElements, and another known
+// size is the node's error. Expressions beyond the bounds become symbols of inference: "?" for
+// sizes, "~" for elements.
 func (inf *inference) learn(name string, f *fact, hints map[string]onnx.ValueInfo) error {
 	if h, ok := hints[name]; ok {
 		if f.dtype == onnx.Undefined {

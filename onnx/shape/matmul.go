@@ -5,7 +5,9 @@ import (
 	"fmp/onnx/internal/try"
 )
 
-// Matrix products.
+// Matrix products. MatMulInteger sums in int32, for operands of 8 bits of either sign.
+// QLinearMatMul has the matrices as inputs 0 and 3, and the result's type is that of y_zero_point,
+// input 7.
 var matmulRules = map[string]rule{
 	"Gemm": inferGemm, "Einsum": inferEinsum, "Det": shaped(inferDet),
 	"MatMul": func(c *call) {
@@ -16,7 +18,8 @@ var matmulRules = map[string]rule{
 }
 
 // matmul: [..., m, k] x [..., k, n] -> [..., m, n]; a vector is a row on the left and a column on
-// the right.
+// the right. The axes before the last two are broadcast, as those of numpy.matmul are. The size 1
+// that a vector gains is not in the result, so that two vectors give a scalar.
 func (c *call) matmul(d onnx.DType, a, b []expr) {
 	c.set(0, d, nil)
 	if a == nil || b == nil {
@@ -34,6 +37,7 @@ func (c *call) matmul(d onnx.DType, a, b []expr) {
 	}
 	m, k := a[len(a)-2], a[len(a)-1]
 	k2, n := b[len(b)-2], b[len(b)-1]
+	// Unlike the axes in front, the inner ones are not broadcast: a size of 1 must meet a 1.
 	if _, err := meet(k, k2); err != nil {
 		try.Fail("inner %w", err)
 	}
@@ -47,7 +51,8 @@ func (c *call) matmul(d onnx.DType, a, b []expr) {
 	c.set(0, d, out)
 }
 
-// inferGemm: alpha A' B' + beta C, A' [m, k], B' [k, n], C broadcast to [m, n].
+// inferGemm: alpha A' B' + beta C, A' [m, k], B' [k, n], C broadcast to [m, n]. Either operand may
+// be of unknown rank; its axis of the result and the inner check are then left out.
 func inferGemm(c *call) {
 	d := try.Get(sameType(c.in...))
 	out := c.unknownSizes(2)
@@ -74,6 +79,7 @@ func inferGemm(c *call) {
 		}
 	}
 	c.set(0, d, out)
+	// The bias is optional from operator set 11 on.
 	if bias := c.arg(2).shape; bias != nil {
 		got, err := c.broadcast(out, bias)
 		if err != nil {
@@ -85,6 +91,7 @@ func inferGemm(c *call) {
 	}
 }
 
+// inferDet: [..., m, m] -> [...], one determinant for each matrix of a batch.
 func inferDet(c *call, x *fact) []expr {
 	r := len(x.shape)
 	if r < 2 {

@@ -23,7 +23,8 @@ var movementRules = merge(map[string]rule{
 
 // inferReshape: the sizes stand in the second input, before operator set 5 in an attribute. A size
 // of 0 is the input's own there, unless allowzero is set; one -1 takes the rest of the elements.
-// Where the sizes are not known, the length of their vector still tells the rank.
+// Where the sizes are not known, the length of their vector still tells the rank. Elements keep
+// their order, so that followed ones are followed through the new shape.
 func inferReshape(c *call) {
 	x, want := c.in[0], c.arg(1) // an attribute before operator set 5
 	c.set(0, x.dtype, nil)
@@ -68,7 +69,9 @@ func inferReshape(c *call) {
 }
 
 // fitReshape works out the size of axis infer (-1: there is none) of a shape for the input's
-// elements, and checks their number.
+// elements, and checks their number. An exact quotient of polynomials settles symbols: [batch, 12]
+// reshaped to [-1, 3] gives [4*batch, 3]. Where the division leaves a rest among symbols, the axis
+// is an unknown size and no error.
 func (c *call) fitReshape(out []expr, infer int) {
 	var total expr
 	if c.in[0].ranked() {
@@ -105,6 +108,7 @@ func (c *call) fitReshape(out []expr, infer int) {
 }
 
 // inferFlatten: [d0 d1 ... d(a-1), da ... d(r-1)], of two sizes for any rank r; axis a may be r.
+// With axis 0 the first size is 1, the product of no sizes.
 func inferFlatten(c *call) {
 	x := c.in[0]
 	c.set(0, x.dtype, c.unknownSizes(2))
@@ -118,10 +122,12 @@ func inferFlatten(c *call) {
 	if a < 0 || a > len(x.shape) {
 		try.Fail("axis %d of a value of rank %d", c.attrs.Int("axis"), len(x.shape))
 	}
+	// A product beyond the bounds is nil, which [inference.learn] makes an unknown size.
 	c.set(0, x.dtype, []expr{product(x.shape[:a]), product(x.shape[a:])})
 }
 
-// inferTranspose: out[i] = in[perm[i]]; without perm the axes come in reverse.
+// inferTranspose: out[i] = in[perm[i]]; without perm the axes come in reverse. Negative entries of
+// perm are refused, as the standard has none.
 func inferTranspose(c *call, x *fact) []expr {
 	perm := c.attrs.Ints("perm")
 	if perm == nil {
@@ -145,7 +151,8 @@ func inferTranspose(c *call, x *fact) []expr {
 }
 
 // inferConcat: sizes add up on the axis and must agree on the others. Known elements of vectors are
-// joined as well: exporters put shapes together so.
+// joined as well: exporters put shapes together so. An input of unknown rank leaves the joined axis
+// open, while the others still check each other.
 func inferConcat(c *call) {
 	d := try.Get(sameType(c.in...))
 	c.set(0, d, nil)
@@ -190,6 +197,8 @@ func inferConcat(c *call) {
 		var data []expr
 		for i := range c.in {
 			if c.arg(i).data == nil {
+				// A vector of unknown integers joins as new symbols, so that its neighbours stay
+				// known. Longer ones than a shape can be are not followed.
 				n, ok := c.arg(i).shape[0].value()
 				if !ok || n > onnx.MaxRank || d.IsFloat() {
 					return
@@ -205,7 +214,7 @@ func inferConcat(c *call) {
 
 // inferSplit: parts of the given sizes, whose sum is the axis. Without sizes an axis of n is cut in
 // k chunks of ceil(n / k), the last of which may be shorter. Before operator set 18 k must divide
-// n.
+// n. The number of parts is that of the node's outputs, whichever way sizes are given.
 func inferSplit(c *call) {
 	x := c.in[0]
 	for i := range c.out {
@@ -245,6 +254,7 @@ func inferSplit(c *call) {
 				parts[i] = constant(max(0, min(chunk, size-i*chunk)))
 			default:
 				parts[i] = c.inf.unknownSize()
+				// A symbolic size is cut only where every coefficient is a multiple of n.
 				if q, ok := x.shape[a].over(constant(n)); ok {
 					parts[i] = q
 				}
@@ -257,7 +267,9 @@ func inferSplit(c *call) {
 	}
 }
 
-// sliceSize is the number of indices of a slice of an axis of size n.
+// sliceSize is the number of indices of a slice of an axis of size n. Symbolic bounds give an
+// expression only where 0 <= start <= end <= n follows from the signs. An end of math.MaxInt32 or
+// more stands for the end of the axis, as exporters write it.
 func (c *call) sliceSize(n, start, end expr, step int) expr {
 	first, sok := start.value()
 	last, eok := end.value()
@@ -313,7 +325,9 @@ func in(a, b expr) bool {
 	return ok && ok2 && la >= 0 && lb >= 0
 }
 
-// sliceBounds clamps start and end of a slice with numpy's meaning to an axis of size n.
+// sliceBounds clamps start and end of a slice with numpy's meaning to an axis of size n. With a
+// negative step the end -1 after clamping stands before the first element. An end at the smallest
+// integer does not count from the end; it stays before the axis.
 func sliceBounds(n, start, end, step int) (int, int) {
 	if start < 0 {
 		start += n
@@ -344,7 +358,8 @@ func sliceCount(n, start, end, step int) int {
 	return (start - end - step - 1) / -step
 }
 
-// slicing is the operands of a Slice, as far as they are known: an element for each axis.
+// slicing is the operands of a Slice, as far as they are known: an element for each axis. Elements
+// i of all four belong to one axis; a nil list is one that is left out or not known.
 type slicing struct {
 	starts, ends []expr
 	axes, steps  []int
@@ -383,7 +398,8 @@ func inferSlice(c *call, x *fact) []expr {
 }
 
 // slicing reads the operands of a Slice; false where they do not tell which axes are sliced, or
-// how.
+// how. From operator set 10 on the operands are inputs, steps among them; before, attributes
+// without steps.
 func (c *call) slicing() (*slicing, bool) {
 	s := &slicing{}
 	if c.opset < 10 {
@@ -408,7 +424,7 @@ func (c *call) slicing() (*slicing, bool) {
 }
 
 // complete gives operands that are left out or not known their defaults, and checks that there are
-// as many of each.
+// as many of each. Unknown starts and ends become symbols that may be negative, "~".
 func (c *call) complete(s *slicing) {
 	rank := len(c.in[0].shape)
 	n := max(len(s.starts), len(s.ends), len(s.axes))
@@ -435,6 +451,7 @@ func (c *call) complete(s *slicing) {
 	try.Get(axesOf(s.axes, rank))
 }
 
+// constants are numbers as expressions, in a new slice.
 func constants(v []int) []expr {
 	out := make([]expr, len(v))
 	for i, x := range v {
@@ -452,7 +469,8 @@ func (c *call) indices(i int) []expr {
 }
 
 // inferSqueeze drops the given axes, or all of size 1. Without axes an open size leaves even the
-// rank open, as it may turn out to be 1.
+// rank open, as it may turn out to be 1. The elements stay in order, so that a followed vector of
+// one becomes a followed scalar. An axis of unknown size that is given is taken to be 1.
 func inferSqueeze(c *call) {
 	x := c.in[0]
 	c.set(0, x.dtype, nil)
@@ -483,7 +501,8 @@ func inferSqueeze(c *call) {
 }
 
 // inferUnsqueeze puts axes of size 1 at the given places of the result. Where these are not known,
-// their number still tells the rank.
+// their number still tells the rank. Negative axes count in the result, whose rank is that of the
+// input and the number of axes.
 func inferUnsqueeze(c *call) {
 	x := c.in[0]
 	c.set(0, x.dtype, nil)
@@ -520,7 +539,8 @@ func inferUnsqueeze(c *call) {
 	c.follow(x.data)
 }
 
-// inferExpand: the input is broadcast to a shape, and the shape to the input.
+// inferExpand: the input is broadcast to a shape, and the shape to the input. A shape of lower rank
+// than the input's keeps the input's leading axes.
 func inferExpand(c *call) {
 	x := c.in[0]
 	c.set(0, x.dtype, nil)
@@ -537,7 +557,7 @@ func inferExpand(c *call) {
 	}
 }
 
-// inferTile: out[i] = in[i] · repeats[i].
+// inferTile: out[i] = in[i] · repeats[i]. A repeat of 0 makes the axis empty.
 func inferTile(c *call, x *fact) []expr {
 	rep := c.given(c.in[1])
 	if rep == nil {
@@ -553,7 +573,8 @@ func inferTile(c *call, x *fact) []expr {
 	return out
 }
 
-// inferCenterCropPad: the given axes get the given sizes, whether they are cut or filled.
+// inferCenterCropPad: the given axes get the given sizes, whether they are cut or filled. It is of
+// operator set 18 and later; axes left out are all of them.
 func inferCenterCropPad(c *call, x *fact) []expr {
 	axes := c.attrs.Ints("axes")
 	if len(axes) == 0 {
@@ -580,7 +601,8 @@ func inferCenterCropPad(c *call, x *fact) []expr {
 }
 
 // inferPad: out[a] = begin[a] + in[a] + end[a], in which negative pads cut. All begins stand before
-// all ends.
+// all ends. axes, input 3, came in operator set 18; without it there are two pads for every axis. A
+// symbolic size that a negative pad cuts may be negative, and is then an unknown size.
 func inferPad(c *call, x *fact) []expr {
 	pads := c.indices(1)
 	if v := c.attrs.Ints("pads"); c.opset < 11 && len(v) > 0 {
@@ -613,7 +635,9 @@ func inferPad(c *call, x *fact) []expr {
 	return out
 }
 
-// blocks moves blocks of b x b from channels to space of [N, C, H, W], or back.
+// blocks moves blocks of b x b from channels to space of [N, C, H, W], or back. DepthToSpace: [N,
+// C, H, W] -> [N, C/b^2, H b, W b]; SpaceToDepth is the inverse. The bound of b keeps its square
+// within 32 bits.
 func blocks(c *call, x *fact) []expr {
 	b := c.attrs.Int("blocksize")
 	if len(x.shape) != 4 || b < 1 || b > 1<<15 {

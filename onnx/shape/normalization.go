@@ -38,7 +38,8 @@ func inferMeanVariance(c *call) {
 	}
 }
 
-// inferChannelwise checks vectors of parameters against axis 1.
+// inferChannelwise checks vectors of parameters against axis 1. A parameter of unknown rank is not
+// checked.
 func inferChannelwise(c *call) {
 	x := c.in[0]
 	c.same(0, x)
@@ -76,7 +77,8 @@ func inferRMSNormalization(c *call) {
 	c.broadcastTo(1)
 }
 
-// broadcastTo ends the rule where an operand is not broadcast to the first one's shape.
+// broadcastTo ends the rule where an operand is not broadcast to the first one's shape. It compares
+// ranks after broadcasting, and sizes only where they contradict each other.
 func (c *call) broadcastTo(i int) {
 	x := c.in[0].shape
 	if x == nil || !c.has(i) {
@@ -92,6 +94,7 @@ func (c *call) broadcastTo(i int) {
 }
 
 // inferBatchNormalization checks the vectors of channels; statistics have the shape of the mean.
+// Runtimes give the statistics in training alone, and a node without those outputs skips them.
 func inferBatchNormalization(c *call) {
 	if c.same(0, c.in[0]); len(c.in[0].shape) != 1 { // a vector has one channel
 		inferChannelwise(c)
@@ -102,7 +105,8 @@ func inferBatchNormalization(c *call) {
 	}
 }
 
-// inferLayerNormalization: the statistics have size 1 on the axes from axis on.
+// inferLayerNormalization: the statistics have size 1 on the axes from axis on. Statistics are mean
+// and inverse standard deviation, of stash_type, float32 by default.
 func inferLayerNormalization(c *call) {
 	x := c.in[0]
 	c.same(0, x)
@@ -134,7 +138,8 @@ func inferDropout(c *call) {
 }
 
 // inferLoss: scores [N, C, D1, ...], targets [N, D1, ...] -> a scalar, or the targets' shape
-// without reduction.
+// without reduction. The second output of SoftmaxCrossEntropyLoss is the log-probabilities, of the
+// scores' shape. The weight and ignore_index change no shape.
 func inferLoss(c *call) {
 	x, y := c.in[0], c.in[1]
 	if x.ranked() && y.ranked() && len(x.shape) != len(y.shape)+1 {

@@ -5,13 +5,15 @@ import (
 )
 
 // single are the operands of one element, a scalar or a vector of one, by their place. The ONNX
-// Runtime takes Pad's of any rank.
+// Runtime takes Pad's of any rank. A wrong number of elements there would go unseen by the rules,
+// which read elements only where known.
 var single = map[string][]int{
 	"Clip": {1, 2}, "Pad": {2}, "CumSum": {1}, "Trilu": {1}, "OneHot": {1}, "TopK": {1},
 	"Range": {0, 1, 2},
 }
 
-// count is the number of elements of a shape where that is known.
+// count is the number of elements of a shape where that is known. A size of 0 makes it known,
+// whatever the other sizes are.
 func count(s []expr) (n int, known bool) {
 	p := product(s)
 	if s == nil || p == nil {
@@ -20,7 +22,8 @@ func count(s []expr) (n int, known bool) {
 	return p.value()
 }
 
-// operands holds the shapes of operands against the operator, where runtimes refuse others.
+// operands holds the shapes of operands against the operator, where runtimes refuse others. It runs
+// before the rule, whose own errors would name a symptom of the same fault.
 func (c *call) operands() {
 	for _, i := range single[c.node.Op] {
 		s, form := c.arg(i).shape, ", a scalar or a vector"

@@ -12,7 +12,9 @@ var quantizationRules = map[string]rule{
 }
 
 // checkScale holds the scale and zero point against the value: one for all, one for each position
-// on the axis, or one for each block of positions on it.
+// on the axis, or one for each block of positions on it. Before operator set 13 there is no axis,
+// and before 21 there are no blocks. A scale of blocks has the value's rank and ceil(d /
+// block_size) positions on its axis of size d.
 func (c *call) checkScale() {
 	x, s := c.in[0].shape, c.arg(1).shape
 	if s == nil {
@@ -30,6 +32,7 @@ func (c *call) checkScale() {
 		block = c.attrs.Int("block_size")
 	}
 	switch {
+	// One scale for all fits any value; a scale that may be of one element is not refused.
 	case x == nil || block < 0 || block == 0 && (len(s) == 0 || len(s) == 1 && (!known || n == 1)):
 	case block == 0:
 		if len(s) != 1 {
@@ -41,6 +44,7 @@ func (c *call) checkScale() {
 	default:
 		at = try.Get(axis(at, len(x)))
 		for i := range x {
+			// The last block may be shorter, for which the quotient is rounded up.
 			if d, known := x[i].value(); i == at && known {
 				agree(s[i], constant((d+block-1)/block), "scales and blocks of %d on axis %d",
 					block, i)
@@ -51,6 +55,7 @@ func (c *call) checkScale() {
 	}
 }
 
+// inferDequantize: the result is of the scale's type, x = (q - zero point) scale.
 func inferDequantize(c *call) {
 	c.checkScale()
 	d := c.arg(1).dtype
@@ -60,6 +65,7 @@ func inferDequantize(c *call) {
 	c.set(0, d, c.arg(0).shape)
 }
 
+// inferQuantize: the zero point tells the type, else output_dtype, else it is uint8.
 func inferQuantize(c *call) {
 	c.checkScale()
 	d := c.arg(2).dtype
@@ -72,6 +78,8 @@ func inferQuantize(c *call) {
 	c.set(0, d, c.arg(0).shape)
 }
 
+// inferDynamicQuantize: values as uint8, with a float32 scale and a uint8 zero point that are
+// scalars.
 func inferDynamicQuantize(c *call) {
 	c.set(0, onnx.Uint8, c.arg(0).shape)
 	c.set(1, onnx.Float32, []expr{})

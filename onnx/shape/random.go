@@ -15,6 +15,8 @@ var generatorRules = map[string]rule{
 	"DFT": shaped(inferDFT), "STFT": inferSTFT, "MelWeightMatrix": inferMel,
 }
 
+// inferRandom: the attributes alone tell type and shape; the operators that end in Like are
+// inferLike's.
 func inferRandom(c *call) {
 	c.set(0, c.attrs.DType("dtype"), constants(c.attrs.Ints("shape")))
 }
@@ -29,6 +31,7 @@ func inferMultinomial(c *call) {
 	c.set(0, d, []expr{batch, constant(c.attrs.Int("sample_size"))})
 }
 
+// inferWindow: a vector of as many samples as the scalar input says.
 func inferWindow(c *call) {
 	c.set(0, c.attrs.DType("output_datatype"), []expr{c.number(0)})
 }
@@ -41,7 +44,8 @@ func (c *call) number(i int) expr {
 	return c.inf.unknownSize()
 }
 
-// half is the number of bins of one side of a transform of n.
+// half is the number of bins of one side of a transform of n. A symbolic length is left open: bins
+// stay unknown until a run.
 func (c *call) half(n expr) expr {
 	if v, ok := n.value(); ok {
 		return constant(v/2 + 1)
@@ -51,6 +55,8 @@ func (c *call) half(n expr) expr {
 
 // inferDFT: real signals are [..., n, 1] and complex ones [..., n, 2]. A one-sided transform of n
 // has n/2 + 1 bins. Its inverse is real, of 2 (bins - 1) samples where no length is given.
+// dft_length, input 1, cuts or fills the axis before the transform. The axis moved from an
+// attribute, 1 by default, to input 2, -2 by default, in operator set 20.
 func inferDFT(c *call, x *fact) []expr {
 	out := slices.Clone(x.shape)
 	real := c.attrs.Bool("inverse") && c.attrs.Bool("onesided")
@@ -84,7 +90,8 @@ func inferDFT(c *call, x *fact) []expr {
 }
 
 // inferSTFT: [batch, frames, bins, 2]. Bins are of the frame length, or of the window's where that
-// is left out; the number of frames is left open.
+// is left out; the number of frames is left open. The last axis is real and imaginary part, whether
+// the signal is real or complex.
 func inferSTFT(c *call) {
 	batch, length := c.inf.unknownSize(), c.inf.unknownSize()
 	if s := c.in[0].shape; len(s) > 0 {
@@ -101,7 +108,8 @@ func inferSTFT(c *call) {
 	c.set(0, c.in[0].dtype, []expr{batch, c.inf.unknownSize(), length, constant(2)})
 }
 
-// inferMel: [dft_length/2 + 1, num_mel_bins].
+// inferMel: [dft_length/2 + 1, num_mel_bins]. Rows are bins of a one-sided transform, columns the
+// filters on the mel scale.
 func inferMel(c *call) {
 	c.set(0, c.attrs.DType("output_datatype"), []expr{c.half(c.number(1)), c.number(0)})
 }

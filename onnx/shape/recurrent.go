@@ -7,13 +7,16 @@ var recurrentRules = map[string]rule{"RNN": inferRecurrent, "GRU": inferRecurren
 	"LSTM": inferRecurrent}
 
 // inferRecurrent: X [seq, batch, in] -> Y [seq, dirs, batch, hidden], Y_h and Y_c [dirs, batch,
-// hidden]; with layout 1 the batch comes first.
+// hidden]; with layout 1 the batch comes first. The weight W is [dirs, gates hidden, in] and the
+// recurrence R [dirs, gates hidden, hidden]. The LSTM alone has Y_c; the other operators have no
+// third output to set.
 func inferRecurrent(c *call) {
 	d := try.Get(sameType(c.in[0], c.in[1], c.in[2]))
 	dirs := constant(1)
 	if c.attrs.Str("direction") == "bidirectional" {
 		dirs = constant(2)
 	}
+	// hidden_size may be left out, and the last axis of R is the same number.
 	hidden := c.inf.unknownSize()
 	if h := c.attrs.Int("hidden_size"); h > 0 {
 		hidden = constant(h)

@@ -9,7 +9,8 @@ import (
 var reductionRules = merge(map[string]rule{
 	"ArgMax": inferArgReduce, "ArgMin": inferArgReduce, "TopK": inferTopK, "CumSum": typeFrom(0),
 	"CumProd": typeFrom(0),
-	// as many [batch, class, box] as are chosen
+	// as many [batch, class, box] as are chosen Each row is [batch, class, box]; only a run tells
+	// the number of rows.
 	"NonMaxSuppression": func(c *call) {
 		c.set(0, onnx.Int64, []expr{c.inf.unknownSize(), constant(3)})
 	}}, each(shaped(inferReduce),
@@ -19,7 +20,9 @@ var reductionRules = merge(map[string]rule{
 
 // inferReduce leaves the reduced axes out, or gives them size 1 with keepdims. Without axes all are
 // reduced, or none where noop_with_empty_axes is set. The sum or product of a vector whose elements
-// are followed, such as a shape, is followed too.
+// are followed, such as a shape, is followed too. Axes moved from an attribute to input 1 in
+// operator set 13 for ReduceSum, and in 18 for the others. Axes that only a run tells leave sizes
+// open; without keepdims their number still tells the rank.
 func inferReduce(c *call, x *fact) []expr {
 	keep := c.attrs.Int("keepdims") != 0
 	since := 18 // operator set from which on axes are an input
@@ -65,7 +68,8 @@ func inferReduce(c *call, x *fact) []expr {
 	return out
 }
 
-// inferArgReduce has int64 indices in the place of one axis, which keepdims leaves at size 1.
+// inferArgReduce has int64 indices in the place of one axis, which keepdims leaves at size 1. The
+// indices count along the reduced axis alone, from 0.
 func inferArgReduce(c *call) {
 	x := c.in[0]
 	c.set(0, onnx.Int64, nil)
@@ -86,7 +90,8 @@ func inferArgReduce(c *call) {
 }
 
 // inferTopK gives values and int64 indices, k of them along one axis. k is an attribute before
-// operator set 10 and an operand from then on.
+// operator set 10 and an operand from then on. A k larger than the axis is an error, as it is to
+// the runtimes; k = 0 gives an empty result.
 func inferTopK(c *call) {
 	x := c.in[0]
 	c.set(0, x.dtype, nil)

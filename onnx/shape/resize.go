@@ -7,7 +7,8 @@ import (
 )
 
 // inferResize: sizes are given, or floor(size x scale). Upsample has only scales (an attribute at
-// opset 7).
+// opset 7). Other policies of the aspect ratio take one scale for all axes from the sizes, and stay
+// open here.
 func inferResize(c *call, x *fact) []expr {
 	out := append([]expr{}, x.shape...)
 	axes := upTo(len(out))
@@ -35,7 +36,7 @@ func inferResize(c *call, x *fact) []expr {
 }
 
 // resizing reads the sizes, or the scales where there are none, of n axes; nil where they are not
-// known.
+// known. From operator set 11 on Resize has roi as input 1, scales as 2 and sizes as 3.
 func (c *call) resizing(n int) (sizes []expr, scales []float32) {
 	scaleAt := 1
 	if c.node.Op == "Resize" && c.opset >= 11 {
@@ -74,7 +75,8 @@ const (
 	yes
 )
 
-// filled reports whether an operand is given and has elements.
+// filled reports whether an operand is given and has elements. Exporters write an empty tensor for
+// an operand that they leave out, in place of an empty name.
 func (c *call) filled(i int) int {
 	n, known := count(c.arg(i).shape)
 	switch {
@@ -86,7 +88,8 @@ func (c *call) filled(i int) int {
 	return yes
 }
 
-// scaled returns floor(size x scale) of an axis, in float32 as the engines.
+// scaled returns floor(size x scale) of an axis, in float32 as the engines. A whole scale keeps a
+// symbol; of a fraction no polynomial follows.
 func (c *call) scaled(size expr, scale float32, axis int) expr {
 	if !(scale > 0) || scale > onnx.MaxElements {
 		try.Fail("the scale of axis %d is %v", axis, scale)
@@ -105,7 +108,8 @@ func (c *call) scaled(size expr, scale float32, axis int) expr {
 	return c.inf.unknownSize()
 }
 
-// inferGridSample: input [N, C, D1, ...], grid [N, O1, ..., n] -> [N, C, O1, ...].
+// inferGridSample: input [N, C, D1, ...], grid [N, O1, ..., n] -> [N, C, O1, ...]. The last axis of
+// the grid holds coordinates, and is not in the result.
 func inferGridSample(c *call, x *fact) []expr {
 	grid := c.in[1].shape
 	if grid == nil {
@@ -122,7 +126,8 @@ func inferGridSample(c *call, x *fact) []expr {
 	return append([]expr{n, x.shape[1]}, grid[1:len(grid)-1]...)
 }
 
-// inferAffineGrid: a size [N, C, D1, ..., Dn] gives a grid [N, D1, ..., Dn, n].
+// inferAffineGrid: a size [N, C, D1, ..., Dn] gives a grid [N, D1, ..., Dn, n]. It takes theta [N,
+// n, n+1] as its first input, of which only the type is read.
 func inferAffineGrid(c *call) {
 	size := c.given(c.in[1])
 	c.set(0, c.in[0].dtype, nil)
@@ -133,7 +138,8 @@ func inferAffineGrid(c *call) {
 	c.set(0, c.in[0].dtype, append(out, constant(len(size)-2)))
 }
 
-// inferCol2Im: [N, C·block, L] gives [N, C, image].
+// inferCol2Im: [N, C·block, L] gives [N, C, image]. block is the product of block_shape, input 2,
+// by which the channels are divided.
 func inferCol2Im(c *call) {
 	x := c.in[0]
 	c.set(0, x.dtype, nil)
@@ -150,7 +156,7 @@ func inferCol2Im(c *call) {
 }
 
 // inferDeformConv: the offset [N, ..., O1, ..., On] states the positions of the output [N, M, O1,
-// ..., On].
+// ..., On]. The weight is [M, C/group, k1, ..., kn], and the mask and bias are not looked at.
 func inferDeformConv(c *call, x *fact) []expr {
 	w, offset := c.in[1], c.in[2]
 	if len(x.shape) < 3 || len(w.shape) != len(x.shape) || len(offset.shape) != len(x.shape) {

@@ -27,7 +27,9 @@ func (s Stated) String() string {
 }
 
 // Contradicted lists, by name, the values of the graphs of m of which the file states another type
-// than the one that follows from the inputs, another rank, or another size where both are known.
+// than the one that follows from the inputs, another rank, or another size where both are known. A
+// body of a loop is inferred several times, and only its last turn counts. The model is not
+// changed; the error is that of [Infer] where the graph contradicts itself.
 func Contradicted(m *onnx.Model) ([]Stated, error) {
 	if m == nil || m.Graph == nil {
 		return nil, fmt.Errorf("inferring shapes: there is no graph")
@@ -38,6 +40,8 @@ func Contradicted(m *onnx.Model) ([]Stated, error) {
 		of[g] = nil // of a body's last turn
 		for _, s := range slices.Concat(g.Inputs, g.Values, g.Outputs) {
 			f := inf.info(s.Name)
+			// A type of which one side says nothing contradicts nothing; the shapes are still
+			// compared.
 			known := f.DType != onnx.Undefined && s.DType != onnx.Undefined
 			if !known {
 				f.DType = s.DType
@@ -61,7 +65,9 @@ func Contradicted(m *onnx.Model) ([]Stated, error) {
 	return all, nil
 }
 
-// differ reports whether both shapes cannot be those of one value.
+// differ reports whether both shapes cannot be those of one value. Symbols are not compared: two
+// names may stand for one size. A shape that is left out, nil, says nothing, and an empty one is
+// that of a scalar.
 func differ(a, b []onnx.Dim) bool {
 	if a == nil || b == nil || len(a) != len(b) {
 		return a != nil && b != nil

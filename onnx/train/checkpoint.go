@@ -31,7 +31,8 @@ const (
 	nextNothing    = "nothing"    // a validation ended the training
 )
 
-// digest is that of a checkpoint's content, whatever its metadata say of it.
+// digest is that of a checkpoint's content, whatever its metadata say of it. Marshal gives the same
+// bytes for the same model, which makes it comparable.
 func digest(m *onnx.Model) (string, error) {
 	c := *m
 	c.Metadata = maps.Clone(m.Metadata)
@@ -51,7 +52,8 @@ type saved struct {
 	state map[string]*onnx.Tensor
 }
 
-// saveCheckpoint writes a checkpoint, whole or not at all.
+// saveCheckpoint writes a checkpoint, whole or not at all. The tensors are read while it runs, so
+// that no step may be taken meanwhile.
 func saveCheckpoint(path, run string, s saved) error {
 	m := onnx.NewModel(&onnx.Graph{Name: "checkpoint", Initializers: s.state})
 	m.Metadata[keyStep] = strconv.Itoa(s.t)
@@ -67,7 +69,8 @@ func saveCheckpoint(path, run string, s saved) error {
 	return serde.Save(path, m)
 }
 
-// loadCheckpoint reads a checkpoint; ok is false where there is none.
+// loadCheckpoint reads a checkpoint; ok is false where there is none. Every error but a missing
+// file is one, so that a run never starts afresh unasked.
 func loadCheckpoint(path, run string) (s saved, ok bool, err error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return s, false, nil

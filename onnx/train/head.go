@@ -27,7 +27,7 @@ var links = map[string][]string{CrossEntropy: {"Softmax", "LogSoftmax"}, Binary:
 // scores has the last operator of an output pass its input on where the loss has that operator in
 // it: a Softmax or LogSoftmax over all classes for cross-entropy, a Sigmoid for binary. One loss
 // with the operator of the other is an error: the model that is written would not be the one that
-// was trained.
+// was trained. The loss holds that operator itself in a form that does not overflow.
 func scores(m *onnx.Model, out onnx.ValueInfo, loss string) error {
 	maker := m.Graph.Makers()
 	n := maker[out.Name]
@@ -79,7 +79,8 @@ func together(m *onnx.Model, n *onnx.Node) int {
 }
 
 // lastLayer returns the linear layer behind an output, its weight, and the Add of its bias where
-// that is a node of its own; nil where there is none.
+// that is a node of its own; nil where there is none. A convolution counts where its window is one
+// pixel, which makes it a linear layer of each place.
 func lastLayer(g *onnx.Graph, output string) (layer, bias *onnx.Node, weight *onnx.Tensor) {
 	maker := g.Makers()
 	n := maker[output]
@@ -133,7 +134,7 @@ func NewHead(m *onnx.Model, output string, classes int, add bool,
 }
 
 // newHead changes m in place. The weights are uniform within ±1/√in for in features, and the bias
-// begins at 0.
+// begins at 0. On an error m may be changed in part, so that callers pass a copy.
 func newHead(m *onnx.Model, output string, classes int, add bool, seed uint64) (names []string,
 	err error) {
 	defer try.Catch(&err)
@@ -243,7 +244,8 @@ func resizeTargets(g *onnx.Graph, layer *onnx.Node, output string, old, classes 
 	}
 }
 
-// uniform draws a tensor's elements from U(-a, a).
+// uniform draws a tensor's elements from U(-a, a). The stream is that of the tensor's name, so that
+// other tensors do not shift it.
 func uniform(t *onnx.Tensor, a float64, seed uint64, name string) {
 	r := stream(seed, "init", name)
 	for i := range t.F32() {

@@ -105,6 +105,7 @@ func (e *NotFiniteError) Error() string {
 }
 
 // Train runs the loop. On cancellation it saves a checkpoint and returns the context's error.
+// Settings and the checkpoint are checked before the log is touched.
 func (l *Loop) Train(ctx context.Context) (err error) {
 	if l.Steps < 1 || l.Step == nil || l.Rate == nil {
 		return fmt.Errorf("training: steps is %d (allowed are 1 and up), and both Step and Rate "+
@@ -148,7 +149,7 @@ func (l *Loop) Train(ctx context.Context) (err error) {
 }
 
 // resume loads the checkpoint, if there is one, and returns the number of steps done and how the
-// run goes on.
+// run goes on. A checkpoint of as many steps as are wanted leaves none to take.
 func (l *Loop) resume() (int, string, error) {
 	if l.Checkpoint == "" {
 		return 0, "", nil
@@ -231,7 +232,8 @@ func (r *course) step(ctx context.Context, t int) error {
 	return nil
 }
 
-// record adds up the metrics of step t and writes their means when a line of the log is due.
+// record adds up the metrics of step t and writes their means when a line of the log is due. A line
+// is due after the last step as well; a resumed run's first line has the mean since the checkpoint.
 func (r *course) record(t int, rate float64, m Metrics) error {
 	if r.sums == nil {
 		r.sums = Metrics{}
@@ -251,7 +253,8 @@ func (r *course) record(t int, rate float64, m Metrics) error {
 	return err
 }
 
-// validate measures the model after step t where that is due.
+// validate measures the model after step t where that is due. A validation that is broken off is
+// taken again by the run that resumes.
 func (r *course) validate(ctx context.Context, t int, rate float64) error {
 	due := r.ValidateEvery > 0 && (t+1)%r.ValidateEvery == 0 || t+1 == r.Steps
 	if r.Validate == nil || !due {
@@ -310,7 +313,8 @@ func (l *Loop) finite(t int, m Metrics) error {
 // maxLog bounds a training log: 256 MiB.
 const maxLog = 256 << 20
 
-// openLog keeps the lines of a log up to step first and opens it to go on after them.
+// openLog keeps the lines of a log up to step first and opens it to go on after them. The file is
+// replaced whole, so that a kill leaves the old log or the new one.
 func (l *Loop) openLog(first int) error {
 	if l.Log == "" {
 		return nil

@@ -49,6 +49,7 @@ func AddLoRA(m *onnx.Model, weights []string, rank int,
 			return nil, nil, fmt.Errorf("low-rank adaptation: the model has a value %q or %q already", a, b)
 		}
 		g.Initializers[a], g.Initializers[b] = onnx.ZerosF32(d, rank), onnx.ZerosF32(rank, k)
+		// The variance of U(-a, a) is a²/3, here 1/rank.
 		uniform(g.Initializers[a], math.Sqrt(3/float64(rank)), seed, a)
 		product, adapted := pass.Unique(taken, name+"/lora"), pass.Unique(taken, name+"/adapted")
 		sized, shapeOf := pass.Unique(taken, name+"/lora_sized"), pass.Unique(taken, name+"/shape")
@@ -98,7 +99,8 @@ func readInstead(nodes []*onnx.Node, name, other string) {
 }
 
 // MergeLoRA adds A B of the factors in values to each weight of the model from before [AddLoRA]. It
-// takes O(d k rank) operations a weight, in float32.
+// takes O(d k rank) operations a weight, in float32. Weights without factors stay; tensors are
+// replaced and not written to.
 func MergeLoRA(m *onnx.Model, values map[string]*onnx.Tensor) error {
 	for name, w := range m.Graph.Initializers {
 		a, b := values[name+loraA], values[name+loraB]

@@ -81,7 +81,8 @@ func WithLoss(m *onnx.Model, scores onnx.ValueInfo, l Loss) (*onnx.Model, error)
 	return pass.Compose(part, loss, map[string]string{"scores": copied.Name})
 }
 
-// model returns the loss as a model of scores and target.
+// model returns the loss as a model of scores and target. Sizes of the scores that are open stay
+// open in the target.
 func (l Loss) model(scores onnx.ValueInfo) (*onnx.Model, error) {
 	if err := l.Check(); err != nil {
 		return nil, err
@@ -128,7 +129,8 @@ func (l Loss) model(scores onnx.ValueInfo) (*onnx.Model, error) {
 //
 //	-1/|P| Σ_{p ∈ P} log (e^(z_i·z_p/τ) / Σ_{a ≠ i} e^(z_i·z_a/τ))
 //
-// Subtracting 1e9 closes the place of the row itself.
+// Subtracting 1e9 closes the place of the row itself. Memory is that of a few matrices [batch,
+// batch]. The addend 1e-12 keeps a row of zeros from a division by 0.
 func (l Loss) contrastive(b *build.Builder, y, label build.Ref) build.Ref {
 	temperature := cmp.Or(l.Temperature, 0.1)
 	z := b.Div(y, b.Sqrt(b.Add(b.ReduceSum(b.Mul(y, y), true, 1), b.F32(1e-12))))

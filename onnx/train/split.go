@@ -19,6 +19,7 @@ import (
 // forward model with [Split.Params], work out the cotangents, then [Split.Accumulate], or
 // [Split.Gradient] and [Split.Add]), and where a batch is cut into shards that run at once. The sum
 // is taken in the order of the shards, so that the figures do not depend on the number of threads.
+// Only [Split.Gradient] may run in several goroutines at once; the others are for one.
 type Split struct {
 	gradient engine.Session
 	update   engine.Session
@@ -154,7 +155,8 @@ func sum(total, v *onnx.Tensor, replace bool) {
 }
 
 // Update takes step t (from 0) at a learning rate with the mean over shards of the gradients (or
-// their sum, where mean is false), and returns the norm of all of them together.
+// their sum, where mean is false), and returns the norm of all of them together. Running statistics
+// get the mean over shards in either case.
 func (s *Split) Update(t int, rate float64, mean bool) (norm float64, err error) {
 	if s.shards == 0 {
 		return 0, fmt.Errorf("training step %d: no gradients; call Accumulate first", t)
@@ -212,7 +214,8 @@ func (s *Split) State() map[string]*onnx.Tensor {
 	return out
 }
 
-// SetState replaces everything that is carried.
+// SetState replaces everything that is carried. On an error of the second part the parameters are
+// replaced already.
 func (s *Split) SetState(state map[string]*onnx.Tensor) error {
 	own, rest := map[string]*onnx.Tensor{}, map[string]*onnx.Tensor{}
 	for n, t := range state {

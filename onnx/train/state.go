@@ -18,7 +18,8 @@ import (
 	"fmp/onnx/optim"
 )
 
-// carried holds the values x that the outputs new_x of a model replace.
+// carried holds the values x that the outputs new_x of a model replace. now is read by a step and
+// after written by it; both have the same names, types and shapes.
 type carried struct {
 	names      []string
 	now, after map[string]*onnx.Tensor
@@ -26,7 +27,7 @@ type carried struct {
 
 // newCarried finds the pairs x, new_x of a model's inputs and outputs and allocates both sets.
 // Values start from init; running averages of parameters from the parameter, everything else from
-// zero.
+// zero. First values are copied, so that init stays the caller's.
 func newCarried(inputs, outputs []onnx.ValueInfo, init map[string]*onnx.Tensor) (*carried, error) {
 	c := &carried{now: map[string]*onnx.Tensor{}, after: map[string]*onnx.Tensor{}}
 	have := map[string]onnx.ValueInfo{}
@@ -95,7 +96,7 @@ func sameType(have, want *onnx.Tensor) error {
 // swap makes the values that a step wrote those of the next one.
 func (c *carried) swap() { c.now, c.after = c.after, c.now }
 
-// set replaces all values by copies of those given.
+// set replaces all values by copies of those given. On an error nothing is replaced.
 func (c *carried) set(state map[string]*onnx.Tensor) error {
 	for _, n := range c.names {
 		t, ok := state[n]
@@ -120,7 +121,7 @@ func (c *carried) set(state map[string]*onnx.Tensor) error {
 }
 
 // notFinite names the first value, in alphabetical order, that holds NaN or an infinity; "" where
-// all are finite.
+// all are finite. Values that are not of float32 are passed over.
 func notFinite(values map[string]*onnx.Tensor) string {
 	for _, n := range slices.Sorted(maps.Keys(values)) {
 		for _, v := range values[n].F32() {

@@ -28,6 +28,7 @@ func Params(m *onnx.Model, keep func(name string) bool) map[string]*onnx.Tensor 
 // StepModel makes one graph of a training step from one that computes a scalar loss: forward,
 // backward and update. params are initializers of loss; they become inputs, and so do the moments.
 // Other outputs of the loss model stay: those called new_x replace its input x in the next step.
+// The gradients' names begin with optim.GradPrefix, which the update reads.
 func StepModel(loss *onnx.Model, output string, params []string, o optim.Optimizer,
 	opt optim.Options) (*onnx.Model, error) {
 	m, err := grad.Build(loss, grad.Options{
@@ -43,7 +44,7 @@ func StepModel(loss *onnx.Model, output string, params []string, o optim.Optimiz
 	return m, nil
 }
 
-// Step is a training step that is one run of one session.
+// Step is a training step that is one run of one session. It is for one goroutine.
 type Step struct {
 	session engine.Session
 	opt     optim.Optimizer
@@ -64,6 +65,7 @@ func NewStep(eng engine.Engine, m *onnx.Model, o optim.Optimizer,
 		s.Close()
 		return nil, fmt.Errorf("training step: %w", err)
 	}
+	// Parameters are the carried values that have a moment of the optimizer.
 	params := slices.DeleteFunc(slices.Clone(st.state.names), func(n string) bool {
 		return st.state.now[o.State()[0]+n] == nil
 	})

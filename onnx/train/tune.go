@@ -23,6 +23,7 @@ import (
 )
 
 // stream returns the named stream of a seed. Names are told apart by a hash of 64 bits (FNV-1a).
+// Streams of different names are independent, so that a resumed run draws the same numbers.
 func stream(seed uint64, name ...any) *rand.Rand {
 	h := fnv.New64a()
 	fmt.Fprintln(h, name...)
@@ -199,7 +200,8 @@ func (t *tuner) SetState(state map[string]*onnx.Tensor) error {
 	return nil
 }
 
-// weights returns a copy of the weights learnt so far, running statistics with it.
+// weights returns a copy of the weights learnt so far, running statistics with it. The copy is
+// needed, since the step after next overwrites the live tensors.
 func (t *tuner) weights() map[string]*onnx.Tensor {
 	out := t.Params()
 	maps.Copy(out, t.running.now)
@@ -279,7 +281,8 @@ func (t Tuning) train(ctx context.Context, eng engine.Engine, m *onnx.Model, dat
 	return t.result(base, p, values, run), nil
 }
 
-// result puts the learnt values into the model.
+// result puts the learnt values into the model. Factors of adaptations are added to their weights,
+// and no trace of them is left.
 func (t Tuning) result(base *onnx.Model, p *tuned, values map[string]*onnx.Tensor,
 	run *tuner) *Tuned {
 	out := &Tuned{Model: base, Steps: int(run.book.F64()[0]), Best: int(run.book.F64()[1]),
@@ -425,7 +428,8 @@ func carry(loss, whole *onnx.Model, statistics []string) error {
 	return shape.Infer(loss)
 }
 
-// evaluation brings batch normalisations in training form to that of evaluation.
+// evaluation brings batch normalisations in training form to that of evaluation. The running
+// statistics then take the place of the batch's.
 func evaluation(g *onnx.Graph) {
 	for _, n := range g.Nodes {
 		if n.Op == "BatchNormalization" && attr(n, "training_mode") {
@@ -500,6 +504,8 @@ func (t Tuning) loop(ctx context.Context, eng engine.Engine, p *tuned, run *tune
 }
 
 // batches returns the parts of the batch of a step, from the step's number and the seed alone.
+// Examples beyond the last whole batch of an epoch are left out, others in each epoch. It keeps the
+// order of one epoch, and is for one goroutine.
 func (t Tuning) batches(data Data) func(step int) ([]map[string]*onnx.Tensor, error) {
 	perEpoch, epoch := data.N/t.Batch, -1
 	var order []int
@@ -521,7 +527,8 @@ func (t Tuning) batches(data Data) func(step int) ([]map[string]*onnx.Tensor, er
 	}
 }
 
-// scored returns the loss of one part, and the accuracy where the loss is that of classes.
+// scored returns the loss of one part, and the accuracy where the loss is that of classes. Of equal
+// scores, and of equal targets, the first class counts.
 func (p *tuned) scored(out, feeds map[string]*onnx.Tensor) Metrics {
 	m := Metrics{LossOutput: float64(out[LossOutput].F32()[0])}
 	scores, target := out[p.scores], feeds[TargetInput]
@@ -540,7 +547,7 @@ func (p *tuned) scored(out, feeds map[string]*onnx.Tensor) Metrics {
 }
 
 // measure returns the mean loss and accuracy over examples. Where the model's batch is fixed, those
-// that fill none are left out.
+// that fill none are left out. Parts weigh as many as they have examples.
 func measure(ctx context.Context, s engine.Session, p *tuned, values map[string]*onnx.Tensor,
 	data Data, size int) (Metrics, error) {
 	total, n := Metrics{}, 0

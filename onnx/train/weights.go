@@ -18,7 +18,8 @@ type Weight struct {
 	Nodes []string
 }
 
-// settings lists the operators whose inputs but the first say how they work.
+// settings lists the operators whose inputs but the first say how they work. A trained bound or
+// scale would change the meaning of the operator and not its weights.
 var settings = []string{"Clip", "Dropout", "Pad", "Resize", "Upsample", "TopK", "Slice", "Tile",
 	"QuantizeLinear", "DequantizeLinear"}
 
@@ -38,7 +39,8 @@ func Weights(g *onnx.Graph, output string) []Weight {
 
 // ownStatistics returns a graph whose batch normalisations share their running statistics with no
 // other reader, else g. Exporters write equal tensors once: in a network that was never trained the
-// variances are the weights, and training would move both.
+// variances are the weights, and training would move both. The graph given is not changed; nodes
+// and tensors that differ are copies.
 func ownStatistics(g *onnx.Graph) *onnx.Graph {
 	readers, taken, maker := map[string]int{}, map[string]bool{}, g.Makers()
 	g.AddNames(taken)
@@ -102,7 +104,8 @@ type collector struct {
 }
 
 // walk takes the weights that nodes read, in their order, also in graphs within them. Nodes none of
-// whose outputs are used are passed over.
+// whose outputs are used are passed over. It takes one pass for each graph, as nodes stand in
+// topological order.
 func (c *collector) walk(nodes []*onnx.Node, used map[string]bool) {
 	for _, n := range nodes {
 		if !slices.ContainsFunc(n.Outputs, func(o string) bool { return used[o] }) {
@@ -149,7 +152,8 @@ func (c *collector) read(n *onnx.Node, name string) {
 	w.Nodes, c.weighted[name] = append(w.Nodes, n.Name), true
 }
 
-// learnt reports whether input i of a node, an initializer, is a weight.
+// learnt reports whether input i of a node, an initializer, is a weight. Inputs 1 and 2 of a batch
+// normalisation are scale and bias, 3 and 4 the running statistics.
 func learnt(n *onnx.Node, i int, weighted map[string]bool) bool {
 	switch n.Op {
 	case "BatchNormalization":

@@ -32,7 +32,8 @@ const (
 	farTimes  = 3
 )
 
-// inBlocks evaluates the steps as run does.
+// inBlocks evaluates the steps as run does. The first run of a size goes undivided, is watched, and
+// decides for those after it. One division is kept at a time.
 func (s *session) inBlocks(in []*onnx.Tensor) error {
 	n := images(in)
 	if n < 2 {
@@ -73,7 +74,7 @@ func (b *blocks) fit(in []*onnx.Tensor) bool {
 }
 
 // divide runs the steps before the cut block by block, and those after it on the values of all
-// blocks.
+// blocks. Values that later steps read are collected in whole, in buffers of the pool.
 func (s *session) divide(b *blocks, in []*onnx.Tensor, n int) (err error) {
 	whole := make([]held, len(b.kept))
 	defer func() {
@@ -109,7 +110,7 @@ func (s *session) divide(b *blocks, in []*onnx.Tensor, n int) (err error) {
 }
 
 // keep copies the values of a block that steps behind the cut read to their places among those of
-// all n images.
+// all n images. The first block, of `to` images, tells how large an image's value is.
 func (s *session) keep(whole []held, b *blocks, from, to, n int) error {
 	for i, k := range b.kept {
 		t := s.values[k].tensor
@@ -127,14 +128,15 @@ func (s *session) keep(whole []held, b *blocks, from, to, n int) error {
 	return nil
 }
 
-// rows returns t[from:to] of the first axis, in t's memory.
+// rows returns t[from:to] of the first axis, in t's memory. The first axis must not be empty.
 func rows(t *onnx.Tensor, from, to int) *onnx.Tensor {
 	each := t.Len() / t.Shape[0]
 	return &onnx.Tensor{DType: t.DType, Shape: append([]int{to - from}, t.Shape[1:]...),
 		Data: reflect.ValueOf(t.Data).Slice(from*each, to*each).Interface()}
 }
 
-// watch looks at the steps of a run with n images.
+// watch looks at the steps of a run with n images. ended says that a step was met that cannot be
+// divided: none after it is.
 type watch struct {
 	*plan
 	n       int
@@ -153,7 +155,8 @@ func newWatch(p *plan, n int) *watch {
 	return w
 }
 
-// step takes the next step, after its run.
+// step takes the next step, after its run. An input that is neither divided nor a constant ends the
+// division.
 func (w *watch) step(st *step, c *kernel.Call) {
 	if w.ended = w.ended || len(st.out) != 1 || st.out[0] < 0; w.ended {
 		return
@@ -184,7 +187,8 @@ func (w *watch) step(st *step, c *kernel.Call) {
 }
 
 // blocks returns the division that moves least. It tries blocks of threads, 2 threads, 4 threads,
-// ... images, each cut behind every step: O(steps · log images).
+// ... images, each cut behind every step: O(steps · log images). Fewer images than threads would
+// leave threads idle. Without a gain the cut is 0.
 func (w *watch) blocks(in []*onnx.Tensor, threads int) *blocks {
 	best, size, cut := 0, 0, 0
 	for m := threads; m < w.n; m *= 2 {
@@ -238,7 +242,8 @@ var byElement = []string{"Abs", "Cast", "Ceil", "Clip", "DequantizeLinear", "Elu
 	"QuantizeLinear", "Reciprocal", "Relu", "Sigmoid", "Softplus", "Sqrt", "Tanh"}
 
 // apart reports whether a node treats every image by itself. varying are its inputs that hold
-// images along their first axes; the others are constants.
+// images along their first axes; the others are constants. An operator that is not named here is
+// taken for one that mixes images.
 func apart(n *onnx.Node, opset int, c *kernel.Call, varying []bool) bool {
 	if n.Domain != "" || len(varying) == 0 {
 		return false

@@ -58,7 +58,8 @@ func (p *planner) fold(st step) bool {
 // minFolded is the least bound on the bytes of a constant, where its operands are smaller.
 const minFolded = 1 << 10
 
-// evaluate runs a node of one output on constants, in memory from a pool.
+// evaluate runs a node of one output on constants, in memory from a pool. It takes one thread,
+// which does not change the bits.
 func (c *compiler) evaluate(pool *kernel.Pool, st step, in ...*onnx.Tensor) (*onnx.Tensor, error) {
 	call := kernel.NewCall(&kernel.Env{Pool: pool, Threads: 1, Reproducible: c.reproducible},
 		len(in), 1)
@@ -71,7 +72,8 @@ func (c *compiler) evaluate(pool *kernel.Pool, st step, in ...*onnx.Tensor) (*on
 }
 
 // takePadding lets a convolution or pooling do the work of the paddings before it, where nothing
-// else reads those.
+// else reads those. The padding's step is taken out of the plan; several in a row are taken one
+// after the other.
 func (p *planner) takePadding(st *step, s *kernel.Spec) {
 	for {
 		pad := p.pads[st.in[0]]

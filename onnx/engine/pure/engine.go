@@ -22,7 +22,7 @@ type pureEngine struct {
 }
 
 // New makes the engine. Options.Threads is the number of threads of one operator (0: as many as
-// there are cores).
+// there are cores). Options out of range are an error, and nothing is started.
 func New(o engine.Options) (engine.Engine, error) {
 	if o.Threads < 0 || o.Threads > MaxThreads {
 		return nil, fmt.Errorf("engine pure: threads %d; allowed are 0 (all cores) to %d",
@@ -36,8 +36,10 @@ func New(o engine.Options) (engine.Engine, error) {
 	return &pureEngine{opts: o, threads: n}, nil
 }
 
+// Name is the one that the engine is registered by.
 func (e *pureEngine) Name() string { return "pure" }
 
+// Close has nothing to give back: memory is the sessions'.
 func (e *pureEngine) Close() error { return nil }
 
 // Load plans a model's run; the error is an [*UnsupportedError] where a node cannot be run. The

@@ -9,7 +9,7 @@ import (
 )
 
 // fuseLines lets a MatMul of constant weights run the nodes after it that it can, and returns the
-// last of them.
+// last of them. It takes one node, or one spelt-out Gelu, after the other until one does not fit.
 func (p *planner) fuseLines(s *kernel.Spec) *onnx.Node {
 	last := s.Node
 	for {
@@ -41,7 +41,8 @@ func (p *planner) fuseLines(s *kernel.Spec) *onnx.Node {
 }
 
 // geluFrom returns a Gelu of a value that a node reads, which takes the place of that node and
-// those after it that spell it out; nil where there is none.
+// those after it that spell it out; nil where there is none. The Gelu is that of operator set 20,
+// whatever the model's own set is.
 func (p *planner) geluFrom(n *onnx.Node) *onnx.Node {
 	if n.Op != "Div" && n.Op != "Mul" || !kernel.CanGelu(p.reproducible) {
 		return nil
@@ -66,7 +67,8 @@ func (p *planner) geluFrom(n *onnx.Node) *onnx.Node {
 //
 //	x/2 (1 + erf(x / sqrt(2)))
 //
-// in the orders of PyTorch's exporters, and the last of them; nil where they are not.
+// in the orders of PyTorch's exporters, and the last of them; nil where they are not. Two readers
+// of the value, and one of each value in between, are asked for: no other node may need them.
 func (p *planner) gelu(value string) (parts []*onnx.Node, last *onnx.Node) {
 	both := p.readers[value]
 	if len(both) != 2 || p.opset < 9 {

@@ -11,7 +11,8 @@ import (
 	"fmp/onnx/pass"
 )
 
-// plan is a graph made ready: which kernels run in which order, on which values.
+// plan is a graph made ready: which kernels run in which order, on which values. It is only read
+// once it is made.
 type plan struct {
 	inputs, outputs []onnx.ValueInfo
 	// values that a graph within a node takes from around it; fed behind the inputs
@@ -35,7 +36,8 @@ type step struct {
 
 // compile checks a model and plans its run. Its error is an [UnsupportedError] where the model is
 // sound but holds an operator that the engine does not run. reproducible is
-// [engine.Options].Reproducible.
+// [engine.Options].Reproducible. m is not changed. Functions are inlined first, and models of old
+// operator sets brought to newer ones where a pass can.
 func compile(m *onnx.Model, reproducible bool) (p *plan, err error) {
 	defer try.Catch(&err)
 	if m == nil || m.Graph == nil {
@@ -95,7 +97,8 @@ type compiler struct {
 type scope func(name string) (d onnx.DType, t *onnx.Tensor, ok bool)
 
 // graph plans a graph whose inputs have the given types (nil: those that it declares) within the
-// scope around it.
+// scope around it. Checks of names come first, then those of operators, and then the plan node by
+// node.
 func (c *compiler) graph(g *onnx.Graph, in []onnx.DType, around scope) (made *plan, err error) {
 	defer try.Catch(&err)
 	p := &planner{

@@ -28,7 +28,8 @@ type planner struct {
 	pads     map[int]*kernel.Spec    // by slot, the paddings that are steps
 }
 
-// define gives a value the next slot.
+// define gives a value the next slot. Slots count from 0 in the order of definition. A name is
+// given once in a graph.
 func (p *planner) define(name string, d onnx.DType) (int, error) {
 	if name == "" {
 		return -1, fmt.Errorf("a value has no name")
@@ -42,7 +43,8 @@ func (p *planner) define(name string, d onnx.DType) (int, error) {
 	return i, nil
 }
 
-// find is the scope of the graph's own values.
+// find is the scope of the graph's own values. It returns the type, the constant where the value is
+// one, and whether the name is known so far.
 func (p *planner) find(name string) (onnx.DType, *onnx.Tensor, bool) {
 	k, ok := p.plan.slot[name]
 	if !ok {
@@ -52,7 +54,7 @@ func (p *planner) find(name string) (onnx.DType, *onnx.Tensor, bool) {
 }
 
 // refuse notes a node that the engine does not run; an error of a graph within it names the nodes
-// there.
+// there. Planning goes on, so that the user reads of all nodes at once.
 func (p *planner) refuse(n *onnx.Node, err error) {
 	if inner := (*UnsupportedError)(nil); errors.As(err, &inner) {
 		p.refused = append(p.refused, inner.Nodes...)
@@ -86,7 +88,8 @@ func (p *planner) wrong(n *onnx.Node) bool {
 	return err != nil
 }
 
-// defineInputs defines inputs, of the types in where it is not nil, and initializers.
+// defineInputs defines inputs, of the types in where it is not nil, and initializers. It ends by
+// package try on an input without an element type, on a name given twice and on a bad initializer.
 func (p *planner) defineInputs(in []onnx.DType) {
 	for i, v := range p.graph.Inputs {
 		d := v.DType
@@ -113,7 +116,8 @@ func (p *planner) defineInputs(in []onnx.DType) {
 	}
 }
 
-// defineCaptures defines the values that the graph takes from around it.
+// defineCaptures defines the values that the graph takes from around it. Constants are taken over
+// as such; all others become inputs of the plan behind the graph's own.
 func (p *planner) defineCaptures(around scope) {
 	if around == nil {
 		return
@@ -151,7 +155,7 @@ func (p *planner) checkProduced() {
 }
 
 // checkOperators refuses operators that have no kernel, and nodes with too many operands or too
-// few.
+// few. It comes before planning, so that nodes that are never reached are refused too.
 func (p *planner) checkOperators() {
 	for _, n := range p.graph.Nodes {
 		switch {
@@ -179,7 +183,9 @@ func absent(layer string) error {
 	return fmt.Errorf("the operator is not supported without import _ %q", layer)
 }
 
-// schedule plans the nodes, each after those that it reads.
+// schedule plans the nodes, each after those that it reads. Nodes spelt out take the place of
+// theirs in the queue. A node that reads a refused one's value is left out without a message of its
+// own.
 func (p *planner) schedule() {
 	p.readers = readers(p.graph)
 	sorted := &onnx.Graph{Name: p.graph.Name, Nodes: inIntegers(p, p.graph.Nodes),
@@ -213,7 +219,8 @@ func (p *planner) schedule() {
 }
 
 // constantsFirst moves Constant nodes before all others, so that a node's parameters are known when
-// the node before it is planned.
+// the node before it is planned. The order among either kind stays. A Constant reads nothing, so
+// that it may come first.
 func constantsFirst(nodes []*onnx.Node) []*onnx.Node {
 	var first, rest []*onnx.Node
 	for _, n := range nodes {
@@ -226,7 +233,8 @@ func constantsFirst(nodes []*onnx.Node) []*onnx.Node {
 	return append(first, rest...)
 }
 
-// readsRefused reports whether a node reads a value of a refused node.
+// readsRefused reports whether a node reads a value of a refused node. Such a value is made by a
+// node, but has no slot by the time its reader is planned.
 func (p *planner) readsRefused(n *onnx.Node) bool {
 	for _, name := range n.Reads() {
 		if _, ok := p.plan.slot[name]; !ok && p.produced[name] {
@@ -236,7 +244,9 @@ func (p *planner) readsRefused(n *onnx.Node) bool {
 	return false
 }
 
-// node plans one node: as a step, or as a constant where its result is known.
+// node plans one node: as a step, or as a constant where its result is known. A refusal leaves no
+// step behind. Each graph within the node is planned with the values around it, and the step reads
+// its captures.
 func (p *planner) node(n *onnx.Node) {
 	s := &kernel.Spec{Node: n, Opset: max(p.opset, p.opsets[n]), Reproducible: p.reproducible,
 		Keep: func(bytes float64) bool { return p.budget.Spend(bytes, bytes) }}
@@ -321,7 +331,7 @@ func (p *planner) operands(st *step, s *kernel.Spec) error {
 }
 
 // fuse lets a convolution of constant weights run the nodes after it that it can, and returns the
-// last of them.
+// last of them. Only values that no other node reads are fused over, since they never come to be.
 func (p *planner) fuse(st *step, s *kernel.Spec) *onnx.Node {
 	last := s.Node
 	if last.Op == "MatMul" && p.ready[last].run == nil {
@@ -348,7 +358,8 @@ func (p *planner) fuse(st *step, s *kernel.Spec) *onnx.Node {
 }
 
 // addend returns the slot of the operand that a node adds to a value, where that is known by the
-// time it is made; -1 where the node does something else.
+// time it is made; -1 where the node does something else. A constant operand is none: only float32
+// values that a step or the caller makes are.
 func (p *planner) addend(n *onnx.Node, value string) int {
 	if n.Op != "Add" || n.Domain != "" || len(n.Inputs) != 2 || len(n.Attrs) > 0 || p.opset < 7 {
 		return -1
@@ -397,7 +408,7 @@ func (p *planner) soleReader(value string) *onnx.Node {
 }
 
 // finish checks the graph's outputs, counts how often values are read, and drops constants that
-// nothing reads.
+// nothing reads. A graph's output counts as one read, which keeps its buffer to the end of the run.
 func (p *planner) finish() error {
 	pl := p.plan
 	pl.slots = len(p.types)
@@ -433,7 +444,7 @@ func (p *planner) finish() error {
 }
 
 // readers lists the nodes that read a value, once for each time, and nil for an output of the
-// graph.
+// graph. Reads of graphs within a node count as the node's.
 func readers(g *onnx.Graph) map[string][]*onnx.Node {
 	out := map[string][]*onnx.Node{}
 	for _, o := range g.Outputs {
@@ -448,7 +459,7 @@ func readers(g *onnx.Graph) map[string][]*onnx.Node {
 }
 
 // following is a node on the float32 value called in, prepared; nil where it is not known well
-// enough yet.
+// enough yet. All inputs but the first must be known by name; in must be the first.
 func (c *compiler) following(n *onnx.Node, in string, find scope) *kernel.Spec {
 	if n.Domain != "" || !slices.Contains([]string{"BatchNormalization", "Relu", "Clip",
 		"HardSwish", "Sigmoid"}, n.Op) {

@@ -50,7 +50,9 @@ func EnableIntegers() {
 	inIntegers = (*planner).integers
 }
 
-// integers returns the nodes with those that are run on bytes in place of others.
+// integers returns the nodes with those that are run on bytes in place of others. nodes is not
+// changed, and neither are its nodes: others stand in their places. A reproducible session, or a
+// graph without DequantizeLinear, keeps its nodes as they are.
 func (p *planner) integers(nodes []*onnx.Node) []*onnx.Node {
 	if p.reproducible || !slices.ContainsFunc(nodes,
 		func(n *onnx.Node) bool { return n.Op == "DequantizeLinear" && n.Domain == "" }) {
@@ -79,6 +81,7 @@ func (p *planner) integers(nodes []*onnx.Node) []*onnx.Node {
 			out = append(out, n)
 		}
 	}
+	// To drop one node may leave another unread, so this goes on until none is dropped.
 	for before := 0; before != len(out); {
 		before = len(out)
 		left := readers(&onnx.Graph{Nodes: out, Outputs: p.graph.Outputs})
@@ -90,7 +93,8 @@ func (p *planner) integers(nodes []*onnx.Node) []*onnx.Node {
 	return out
 }
 
-// node replaces a node, and those around it, where it can.
+// node replaces a node, and those around it, where it can. A pattern that does not fit leaves the
+// nodes as they are, to run on float32.
 func (v *integers) node(n *onnx.Node) {
 	switch {
 	case slices.Contains([]string{"Conv", "MatMul", "Gemm"}, n.Op):
@@ -119,7 +123,8 @@ func (v *integers) node(n *onnx.Node) {
 	}
 }
 
-// mover replaces an operator that moves elements.
+// mover replaces an operator that moves elements. Both sides must have one scale and zero point:
+// the bytes then are the same elements.
 func (v *integers) mover(n *onnx.Node) {
 	a, out := v.dequantized(n.Inputs[0]), v.quantizer(n)
 	if a == nil || out == nil || a.q != out.q {
@@ -185,7 +190,8 @@ func (v *integers) withPadding(n *onnx.Node, x *quantizedValue,
 	return before, wider
 }
 
-// pair replaces an Add or Mul.
+// pair replaces an Add or Mul. Where one operand is a table's result for the other, the pair is one
+// table too.
 func (v *integers) pair(n *onnx.Node) {
 	a, b, out := v.dequantized(n.Inputs[0]), v.dequantized(n.Inputs[1]), v.quantizer(n)
 	if a == nil || b == nil || out == nil {
@@ -212,7 +218,8 @@ func typeOf(t *onnx.Tensor) onnx.DType {
 	return t.DType
 }
 
-// spec is a node on inputs of such types, of which no value is known.
+// spec is a node on inputs of such types, of which no value is known. Memory that its kernel keeps
+// counts against the session's budget.
 func (v *integers) spec(n *onnx.Node, in ...onnx.DType) *kernel.Spec {
 	return &kernel.Spec{Node: n, Opset: v.opset, Reproducible: v.reproducible, In: in,
 		Const: make([]*onnx.Tensor, len(in)),
@@ -220,7 +227,7 @@ func (v *integers) spec(n *onnx.Node, in ...onnx.DType) *kernel.Spec {
 }
 
 // replace puts a node of bytes in the place of n, with the nodes from n to the one that quantises
-// left out.
+// left out. err is that of making k.
 func (v *integers) replace(n *onnx.Node, k kernel.Kernel, err error,
 	out *quantizedValue, in ...*quantizedValue) {
 	if err != nil {
@@ -250,7 +257,8 @@ type tabled struct {
 	table *kernel.Table
 }
 
-// constant is a value that is known: an initializer, or one that a Constant gives.
+// constant is a value that is known: an initializer, or one that a Constant gives. It is nil of all
+// others, and must not be changed.
 func (v *integers) constant(name string) *onnx.Tensor {
 	if name == "" {
 		return nil
@@ -273,7 +281,8 @@ type quantizedValue struct {
 }
 
 // parameters reads the scale and zero point of a QuantizeLinear or DequantizeLinear of a value of
-// type d, or of the zero point's; none where they are refused on float32.
+// type d, or of the zero point's; none where they are refused on float32. Scales are finite and
+// above 0. An attribute but axis, as the size of blocks, is not taken.
 func (v *integers) parameters(n *onnx.Node, d onnx.DType) (scale, zero *onnx.Tensor) {
 	scale, zero = v.constant(n.Input(1)), v.constant(n.Input(2))
 	for _, a := range n.Attrs {
@@ -323,7 +332,8 @@ func (v *integers) dequantized(value string) *quantizedValue {
 	return v.scalar(n.Inputs[0], n)
 }
 
-// quantizer returns the bytes that alone are made of a node's output.
+// quantizer returns the bytes that alone are made of a node's output. It is nil where another node
+// or the caller reads that output.
 func (v *integers) quantizer(n *onnx.Node) *quantizedValue {
 	next := v.soleReader(n.Outputs[0])
 	if next == nil || next.Domain != "" || next.Op != "QuantizeLinear" || len(next.Inputs) != 3 ||
@@ -333,7 +343,8 @@ func (v *integers) quantizer(n *onnx.Node) *quantizedValue {
 	return v.scalar(next.Outputs[0], next)
 }
 
-// product replaces a Conv, MatMul or Gemm of dequantised constant weights.
+// product replaces a Conv, MatMul or Gemm of dequantised constant weights. Bounds that follow a
+// Conv come before it is quantised, and become bounds of its quanta.
 func (v *integers) product(n *onnx.Node) {
 	if len(n.Inputs) < 2 {
 		return
@@ -384,6 +395,7 @@ func (v *integers) product(n *onnx.Node) {
 	if wider != nil && err == nil {
 		v.instead[before.node] = nil
 	}
+	// The node reads its one value; constants are put into the call for the kernel alone.
 	run := func(c *kernel.Call) error {
 		c.In = append(c.In[:1], s.Const[1:]...)
 		defer func() { c.In = c.In[:1] }()
@@ -426,7 +438,8 @@ func (v *integers) known(name string, axis int) (t, scale, zero *onnx.Tensor) {
 }
 
 // weights returns a node's weights in bytes with a scale and zero point for each of its outputs, or
-// one for all.
+// one for all. outputs is the axis of w that the outputs lie on: 0 of filters and of a transposed
+// matrix, 1 of others.
 func (v *integers) weights(n *onnx.Node) (w, scale, zero *onnx.Tensor) {
 	outputs := 0
 	if trans, ok := n.Attr("transB"); n.Op == "MatMul" ||
@@ -441,7 +454,8 @@ func (v *integers) weights(n *onnx.Node) (w, scale, zero *onnx.Tensor) {
 }
 
 // bias returns a constant bias in quanta of the sums, as int32; none where that changes an output
-// by more than half a quantum.
+// by more than half a quantum. A quantum of the sums is scale_x scale_w. Half of int32's range is
+// left to the sums themselves.
 func (v *integers) bias(name string, x, out kernel.Quantization, w *onnx.Tensor) *onnx.Tensor {
 	b, at := v.constant(name), func(int) float64 { return 1 }
 	if b == nil {

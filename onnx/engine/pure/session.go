@@ -29,7 +29,8 @@ type frame struct {
 	seen   func(st *step, c *kernel.Call) // called after each step; may be nil
 }
 
-// newFrame readies a call for every step; outputs that nothing reads are not wanted of it.
+// newFrame readies a call for every step; outputs that nothing reads are not wanted of it. A frame
+// serves one run at a time; its calls are kept from run to run.
 func newFrame(p *plan, env *kernel.Env) *frame {
 	f := &frame{plan: p, env: env, values: make([]held, p.slots)}
 	for _, st := range p.steps {
@@ -50,7 +51,9 @@ type body struct {
 	frame *frame
 }
 
-// run evaluates the body; see [kernel.Body].
+// run evaluates the body; see [kernel.Body]. Its outputs have buffers of their own: one that is an
+// input, a constant or another output is copied. The frame is made at the first turn and kept for
+// the next.
 func (b *body) run(c *kernel.Call, in []*onnx.Tensor) ([]*onnx.Tensor, error) {
 	if b.frame == nil {
 		b.frame = newFrame(b.plan, c.Env())
@@ -83,7 +86,8 @@ func (f *frame) run(in []*onnx.Tensor) error {
 	return f.steps(0, len(f.plan.steps))
 }
 
-// begin sets the values that no step makes.
+// begin sets the values that no step makes. It sets how often each value is still to be read, as
+// well.
 func (f *frame) begin(in []*onnx.Tensor) {
 	p := f.plan
 	for i := range f.values {
@@ -97,7 +101,8 @@ func (f *frame) begin(in []*onnx.Tensor) {
 	}
 }
 
-// steps runs the steps lo <= i < hi.
+// steps runs the steps lo <= i < hi. Before each it looks whether the run is to end; an error names
+// the node.
 func (f *frame) steps(lo, hi int) error {
 	for i := lo; i < hi; i++ {
 		if err := f.env.Stopped(); err != nil {
@@ -114,7 +119,8 @@ func (f *frame) steps(lo, hi int) error {
 	return nil
 }
 
-// watch shows a step that ran to the frame's watcher, where it has one.
+// watch shows a step that ran to the frame's watcher, where it has one. A panic of the watcher is
+// an error of the run.
 func (f *frame) watch(st *step, c *kernel.Call) (err error) {
 	if f.seen == nil {
 		return nil
@@ -144,7 +150,7 @@ type buffer struct {
 func (s *session) Inputs() []onnx.ValueInfo  { return s.plan.inputs }
 func (s *session) Outputs() []onnx.ValueInfo { return s.plan.outputs }
 
-// Close waits for the run that has its turn. It may be called twice.
+// Close waits for the run that has its turn. It may be called twice. A run afterwards is an error.
 func (s *session) Close() error {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
@@ -154,7 +160,8 @@ func (s *session) Close() error {
 	return nil
 }
 
-// Run evaluates the model; see engine.Session.
+// Run evaluates the model; see engine.Session. It waits for its turn, but not beyond the end of
+// ctx. Feeds are only read. On an error no tensor of fetch is written.
 func (s *session) Run(ctx context.Context, feeds, fetch map[string]*onnx.Tensor) (err error) {
 	select {
 	case s.turn <- struct{}{}:
@@ -195,6 +202,7 @@ func (s *session) Run(ctx context.Context, feeds, fetch map[string]*onnx.Tensor)
 		switch {
 		case dst != nil:
 			kernel.Copy(dst, v.tensor)
+		// The buffer itself becomes the caller's, who is its only holder.
 		case v.buffer != nil && v.buffer.refs == 1 && len(fetch) >= 1 && exact(v.tensor):
 			fetch[name] = v.tensor
 			s.env.Pool.Forget(v.buffer.data)
@@ -210,7 +218,8 @@ func (s *session) Run(ctx context.Context, feeds, fetch map[string]*onnx.Tensor)
 // wastes nothing.
 func exact(t *onnx.Tensor) bool { return kernel.Capacity(t.Data) <= t.Len()+t.Len()/8+64 }
 
-// step runs one node and releases the values that no later node reads.
+// step runs one node and releases the values that no later node reads. A kernel that fails, or
+// makes an output of another type than planned, ends the run.
 func (f *frame) step(st *step, c *kernel.Call) error {
 	c.Reset()
 	for i, k := range st.in {
@@ -267,7 +276,8 @@ func (f *frame) step(st *step, c *kernel.Call) error {
 	return nil
 }
 
-// release gives up a value; its buffer goes back to the pool with the last value that shares it.
+// release gives up a value; its buffer goes back to the pool with the last value that shares it. A
+// value that is released already has neither, so that to do it twice is harmless.
 func (f *frame) release(v *held) {
 	if v.buffer != nil {
 		if v.buffer.refs--; v.buffer.refs == 0 {

@@ -29,11 +29,13 @@ func (u Unsupported) String() string {
 	return fmt.Sprintf("node %q (%s): %s", u.Node, op, u.Reason)
 }
 
-// UnsupportedError refuses a model: nothing of it has run.
+// UnsupportedError refuses a model: nothing of it has run. It comes when a model is loaded;
+// errors.As finds it.
 type UnsupportedError struct {
 	Nodes []Unsupported // at least one
 }
 
+// It names three nodes, or four where there are no more.
 func (e *UnsupportedError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "the pure engine does not run this model: ")
@@ -59,7 +61,9 @@ func (e *UnsupportedError) advice() string {
 	return "Run it on the ONNX Runtime (engine ort) instead"
 }
 
-// Supports lists the nodes of a model that the engine cannot run, nil where it can run all.
+// Supports lists the nodes of a model that the engine cannot run, nil where it can run all. It
+// plans the model as loading does and runs nothing but the nodes whose inputs are all constants. A
+// model that is refused as a whole gives one entry with a reason alone.
 func Supports(m *onnx.Model) []Unsupported {
 	if _, err := compile(m, false); err != nil {
 		if u, ok := err.(*UnsupportedError); ok {

@@ -7,7 +7,8 @@ import (
 )
 
 // control draws an If, Loop or Scan over a vector, whose bodies are a few random nodes that read
-// the values around them, and may hold an If of their own.
+// the values around them, and may hold an If of their own. All values of bodies but flags and turns
+// are vectors of n elements, so that any node can read any.
 func (g *generator) control() (*onnx.Model, map[string]*onnx.Tensor) {
 	g.opset = 13 + g.IntN(onnx.MaxOpset-12)
 	d := onnx.Float32
@@ -36,36 +37,42 @@ func (g *generator) control() (*onnx.Model, map[string]*onnx.Tensor) {
 	}
 	node.Name = "last"
 	c.graph.Nodes = append(c.graph.Nodes, node)
+	// A value from before the node is an output too, as a rewriting might lose it.
 	for _, o := range append(node.Outputs, first) {
 		c.graph.Outputs = append(c.graph.Outputs, onnx.ValueInfo{Name: o})
 	}
 	return g.model, g.feeds
 }
 
-// bodies draws graphs within nodes.
+// bodies draws graphs within nodes. Names are of one count for the whole model, as a body may hide
+// no name around it.
 type bodies struct {
 	*generator
 	graph  *onnx.Graph    // around them
 	vector onnx.ValueInfo // the type of all values but flags and turns
 }
 
+// vec is the description of a value of the type of all.
 func (c *bodies) vec(name string) onnx.ValueInfo {
 	v := c.vector
 	v.Name = name
 	return v
 }
 
+// flag is a boolean scalar, as conditions are.
 func flag(name string) onnx.ValueInfo {
 	return onnx.ValueInfo{Name: name, DType: onnx.Bool, Shape: onnx.Shape()}
 }
 
 func (c *bodies) name() string { c.next++; return fmt.Sprintf("v%d", c.next) }
 
+// graphAttr is the attribute in which a node holds a body.
 func graphAttr(name string, b *onnx.Graph) onnx.Attr {
 	return onnx.Attr{Name: name, Kind: onnx.AttrGraph, Graph: b}
 }
 
-// body draws nodes over values that can be read, and returns the last value.
+// body draws nodes over values that can be read, and returns the last value. A depth of 2 and more
+// holds no If, which ends the nesting.
 func (c *bodies) body(reads []string, depth int) (nodes []*onnx.Node, out string) {
 	reads = append([]string{}, reads...)
 	for range 1 + c.IntN(4) {
@@ -87,7 +94,8 @@ func (c *bodies) body(reads []string, depth int) (nodes []*onnx.Node, out string
 	return nodes, out
 }
 
-// choice draws an If over values that can be read.
+// choice draws an If over values that can be read. Every If reads the input "on", so that a run
+// takes the same branch of all.
 func (c *bodies) choice(reads []string, depth int) (*onnx.Node, string) {
 	branch := func() *onnx.Graph {
 		nodes, out := c.body(reads, depth+1)
@@ -100,7 +108,9 @@ func (c *bodies) choice(reads []string, depth int) (*onnx.Node, string) {
 		out
 }
 
-// loop draws a Loop that carries the last of the values around it.
+// loop draws a Loop that carries the last of the values around it. The turns are 0 to 4: with none
+// the carried value is the initial one, and the scanned output empty. The condition is handed on as
+// it is, and the number of turns alone ends the loop.
 func (c *bodies) loop(around []string) *onnx.Node {
 	turn, on, v, on2 := c.name(), c.name(), c.name(), c.name()
 	nodes, out := c.body(append(around, v), 0)
@@ -118,7 +128,8 @@ func (c *bodies) loop(around []string) *onnx.Node {
 }
 
 // scan draws a Scan over the rows or columns of a matrix that carries the last of the values around
-// it.
+// it. The input is [steps, n] or [n, steps], as the scanned axis is 0 or 1. Directions and the
+// output's axis are left to their defaults half of the time.
 func (c *bodies) scan(around []string, n int) *onnx.Node {
 	steps := 1 + c.IntN(4)
 	axis, h, x := c.IntN(2), c.name(), c.name()

@@ -29,7 +29,8 @@ import (
 	"fmp/onnx/shape"
 )
 
-// Case is a random graph with values for its inputs.
+// Case is a random graph with values for its inputs. A case is drawn once and changed by no check:
+// each works on a clone of the model.
 type Case struct {
 	Family string
 	Seed   uint64
@@ -45,8 +46,11 @@ func (c *Case) String() string {
 // node is the last one.
 func (c *Case) node() *onnx.Node { return c.Model.Graph.Nodes[len(c.Model.Graph.Nodes)-1] }
 
-// Draw makes a case; double draws it for gradients: in float64, of operators that have a rule.
+// Draw makes a case; double draws it for gradients: in float64, of operators that have a rule. A
+// family that does not exist, or has no recipe, ends the program.
 func Draw(family string, seed uint64, number int, double bool) *Case {
+	// The hash gives each case a stream of its own, so that one is drawn again without those before
+	// it.
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s %d %d %t", family, seed, number, double)
 	g := &generator{Rand: rand.New(rand.NewPCG(h.Sum64(), seed)), double: double}
@@ -62,7 +66,8 @@ type Disagreement struct {
 	Known  string // why it may; "" where there is no reason
 }
 
-// Tally counts the cases of a family.
+// Tally counts the cases of a family. A case may count several times, once for each check that
+// compares it.
 type Tally struct {
 	Cases    int
 	Compared map[string]int // by check
@@ -72,7 +77,8 @@ type Tally struct {
 }
 
 // Run draws the cases of a family from number first on, and checks them; other may be nil. report
-// is called with each disagreement.
+// is called with each disagreement. The pure engine has one thread, so that sums are in one order
+// at each run. An error is that of making the engine; failures of cases go to report.
 func Run(family string, seed uint64, first, count int, other engine.Engine,
 	report func(*Case, Disagreement)) (*Tally, error) {
 	own, err := pure.New(engine.Options{Threads: 1})
@@ -107,7 +113,8 @@ type checker struct {
 }
 
 // tolerance is how far two computations of the same may be apart, relative to the largest element
-// or 1.
+// or 1. Float16 has 11 bits of precision and BFloat16 8, so that one rounding is 5e-4 or 4e-3. The
+// rest is room for sums in another order.
 func tolerance(d onnx.DType) float64 {
 	switch d {
 	case onnx.Float64:
@@ -120,7 +127,8 @@ func tolerance(d onnx.DType) float64 {
 	return 2e-4
 }
 
-// differ compares outputs; "" where they agree.
+// differ compares outputs; "" where they agree. Integers and booleans must be equal. The scale is
+// that of the whole output: an element near 0 may be the difference of large ones.
 func differ(got, want map[string]*onnx.Tensor) string {
 	for name, w := range want {
 		g := got[name]
@@ -143,7 +151,8 @@ func differ(got, want map[string]*onnx.Tensor) string {
 	return ""
 }
 
-// run evaluates a model; declined says that the engine names an operator that it does not run.
+// run evaluates a model; declined says that the engine names an operator that it does not run. The
+// session is closed before it returns; outputs stay valid.
 func run(e engine.Engine, m *onnx.Model,
 	feeds map[string]*onnx.Tensor) (out map[string]*onnx.Tensor, declined bool, err error) {
 	s, err := e.Load(m)
@@ -157,6 +166,8 @@ func run(e engine.Engine, m *onnx.Model,
 	return out, false, err
 }
 
+// check compares engines first, and then the graph with its own rewritings on the pure engine. A
+// case that both engines refuse counts as declined, whatever their reasons.
 func (k *checker) check(c *Case) {
 	got, declined, err := run(k.own, c.Model, c.Feeds)
 	if k.other != nil {
@@ -184,7 +195,8 @@ func (k *checker) check(c *Case) {
 }
 
 // simplified holds a graph against itself after simplification, with its inputs as constants or as
-// they are.
+// they are. With constants the whole graph may fold to its result, which holds folding against the
+// engine. The inferred types are held against the outputs of the run too.
 func (k *checker) simplified(c *Case, want map[string]*onnx.Tensor, constants bool) {
 	m, feeds := onnx.Clone(c.Model), c.Feeds
 	if constants {
@@ -218,7 +230,7 @@ func (k *checker) simplified(c *Case, want map[string]*onnx.Tensor, constants bo
 	}
 }
 
-// fits checks a value against its inferred type and shape.
+// fits checks a value against its inferred type and shape. A symbol fits any size.
 func fits(v onnx.ValueInfo, t *onnx.Tensor) error {
 	ok := v.DType == t.DType && (v.Shape == nil || len(v.Shape) == len(t.Shape))
 	for i := 0; ok && i < len(v.Shape); i++ {
@@ -230,6 +242,8 @@ func fits(v onnx.ValueInfo, t *onnx.Tensor) error {
 	return nil
 }
 
+// upgraded raises the graph to a set that follows from the case's seed and number. A refusal of the
+// upgrade counts as declined, as it names an operator that it cannot raise.
 func (k *checker) upgraded(c *Case, want map[string]*onnx.Tensor) {
 	from := onnx.ClampInt(c.Model.Opset())
 	if from >= onnx.MaxOpset {
@@ -256,7 +270,9 @@ func (k *checker) upgraded(c *Case, want map[string]*onnx.Tensor) {
 }
 
 // gradient holds the derivative along a random direction against central differences of two widths;
-// where these differ from each other there is a kink, and the case says nothing.
+// where these differ from each other there is a kink, and the case says nothing. With cotangents c
+// of the outputs and a direction v, sum_w <grad_w, v_w> is d<c, y(x + h v)>/dh at 0. One number
+// checks all inputs at once, for eight runs of the model in place of two for each element.
 func (k *checker) gradient(c *Case) {
 	y, _, err := run(k.own, c.Model, c.Feeds)
 	if err != nil {
@@ -311,6 +327,7 @@ func (k *checker) gradient(c *Case) {
 		return
 	}
 	defer s.Close()
+	// The error of fourth order is 256 times smaller at the narrower width where y is smooth.
 	wide, narrow := p.slope(s, 1e-3), p.slope(s, 2.5e-4)
 	scale := 1 + math.Abs(wide)
 	if !(math.Abs(wide-narrow) <= 1e-7*scale) {
@@ -323,7 +340,8 @@ func (k *checker) gradient(c *Case) {
 	}
 }
 
-// probe is a random direction of a case's inputs and random cotangents of its outputs.
+// probe is a random direction of a case's inputs and random cotangents of its outputs. The
+// direction and the cotangents are normal and follow from the case's seed and number.
 type probe struct {
 	c          *Case
 	along, cot map[string][]float64
@@ -379,13 +397,14 @@ func (p *probe) at(s engine.Session, step float64) float64 {
 	return sum
 }
 
-// slope is the derivative of [probe.at] by central differences of fourth order.
+// slope is the derivative of [probe.at] by central differences of fourth order. The weights 8 and
+// -1 over 12 h cancel the error of third derivatives, and leave O(h^4).
 func (p *probe) slope(s engine.Session, h float64) float64 {
 	return (8*(p.at(s, h)-p.at(s, -h)) - (p.at(s, 2*h) - p.at(s, -2*h))) / (12 * h)
 }
 
 // Outputs evaluates a case on the pure engine, for a machine of another kind to compare; nil where
-// it has none.
+// it has none. nil also stands for a case that the engine refuses.
 func Outputs(family string, seed uint64, number int) map[string]*onnx.Tensor {
 	own, err := pure.New(engine.Options{Threads: 1})
 	if err != nil {
@@ -399,7 +418,8 @@ func Outputs(family string, seed uint64, number int) map[string]*onnx.Tensor {
 	return out
 }
 
-// Peer compares a peer's outputs with our own; "" where they agree.
+// Peer compares a peer's outputs with our own; "" where they agree. Outputs are compared within the
+// tolerances of [tolerance], not to the last bit.
 func Peer(own, peer map[string]*onnx.Tensor) string {
 	if (own == nil) != (peer == nil) {
 		return "one machine refuses what the other computes"

@@ -12,7 +12,8 @@ import (
 // Families lists the families of graphs, in alphabetical order.
 func Families() []string { return slices.Sorted(maps.Keys(families)) }
 
-// differentiable are the families whose gradients are looked at.
+// differentiable are the families whose gradients are looked at. Quantised values have no slope,
+// and grad has no rule for every mode of Resize.
 var differentiable = []string{"control", "elementwise", "indexing", "matmul", "mixed", "movement",
 	"normalization", "recurrent", "reduction", "signal", "window"}
 
@@ -26,6 +27,7 @@ var families = map[string]map[string]recipe{
 	"signal":    signals, "control": {},
 }
 
+// init adds the family mixed, which chains operators of several families.
 func init() {
 	mixed := map[string]recipe{}
 	for _, f := range []map[string]recipe{elementwise, reductions, movement, indexing, products,
@@ -35,11 +37,13 @@ func init() {
 	families["mixed"] = mixed
 }
 
+// tensors are a node's inputs, nil for an optional one that is left out.
 type tensors = []*onnx.Tensor
 
 // none says that the recipe has nothing for the operator set.
 func none() (tensors, []onnx.Attr, int) { return nil, nil, -1 }
 
+// each gives one recipe to several operators.
 func each(r recipe, names ...string) map[string]recipe {
 	m := map[string]recipe{}
 	for _, n := range names {
@@ -48,6 +52,7 @@ func each(r recipe, names ...string) map[string]recipe {
 	return m
 }
 
+// join is one table of several, in which a later one replaces an earlier one's recipes.
 func join(ms ...map[string]recipe) map[string]recipe {
 	out := map[string]recipe{}
 	for _, m := range ms {
@@ -74,6 +79,7 @@ func (g *generator) drawn(attrs []func(g *generator) onnx.Attr) (as []onnx.Attr)
 	return as
 }
 
+// number, whole and text draw an attribute of a float, an integer or a string.
 func number(name string, lo, hi float64) func(g *generator) onnx.Attr {
 	return func(g *generator) onnx.Attr { return onnx.FloatAttr(name, float32(lo+(hi-lo)*g.Float64())) }
 }
@@ -86,7 +92,8 @@ func text(name string, of ...string) func(g *generator) onnx.Attr {
 	return func(g *generator) onnx.Attr { return onnx.StrAttr(name, pick(g, of...)) }
 }
 
-// binary draws two tensors that can be broadcast.
+// binary draws two tensors that can be broadcast. One in three pairs is exchanged, so that the
+// first operand is broadcast as well.
 func binary(attrs ...func(g *generator) onnx.Attr) recipe {
 	return func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		in, as, n := unary(attrs...)(g, d)
@@ -99,7 +106,8 @@ func binary(attrs ...func(g *generator) onnx.Attr) recipe {
 	}
 }
 
-// nonzero keeps integers from being divided by zero.
+// nonzero keeps integers from being divided by zero. It replaces every zero of the second tensor,
+// floats among them.
 func nonzero(r recipe) recipe {
 	return func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		in, as, n := r(g, d)
@@ -117,11 +125,13 @@ func nonzero(r recipe) recipe {
 	}
 }
 
-// set copies the one element of v to element i of t.
+// set copies the one element of v to element i of t. Reflection serves all element types; t and v
+// must be of the same.
 func set(t *onnx.Tensor, i int, v *onnx.Tensor) {
 	reflect.ValueOf(t.Data).Index(i).Set(reflect.ValueOf(v.Data).Index(0))
 }
 
+// castable are the types that a cast goes to: bfloat16, strings and types of 4 bits are left out.
 var castable = []onnx.DType{onnx.Float32, onnx.Float64, onnx.Float16, onnx.Int8, onnx.Int16,
 	onnx.Int32, onnx.Int64, onnx.Uint8, onnx.Uint16, onnx.Uint32, onnx.Uint64, onnx.Bool}
 
@@ -216,7 +226,8 @@ var elementwise = join(
 	}, "Max", "Min", "Mean", "Sum"),
 )
 
-// castType draws the type that a cast goes to.
+// castType draws the type that a cast goes to. For gradients it is float64, since others have none
+// or lose bits.
 func (g *generator) castType() onnx.DType {
 	if to := pick(g, castable...); !g.double {
 		return to
@@ -297,6 +308,10 @@ var reductions = join(
 // recurrent layers of random sizes with random extras.
 var recurrent = map[string]recipe{"RNN": layer(1, 1), "GRU": layer(3, 2), "LSTM": layer(4, 3)}
 
+// layer draws W [dirs, gates hidden, features] and R [dirs, gates hidden, hidden], with acts
+// activations a direction. Each optional input is left out half of the time: bias, lengths, states
+// and the LSTM's
+// peepholes.
 func layer(gates, acts int) recipe {
 	return func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		steps, batch, features, hidden := 1+g.IntN(4), 1+g.IntN(3), 1+g.IntN(3), 1+g.IntN(3)
@@ -369,6 +384,8 @@ func layer(gates, acts int) recipe {
 	}
 }
 
+// signals has a DFT of one side take real numbers forward and complex ones backward, as the
+// standard does.
 var signals = join(
 	map[string]recipe{
 		"DFT": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {

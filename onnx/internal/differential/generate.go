@@ -29,12 +29,13 @@ type value struct {
 	tensor *onnx.Tensor
 }
 
-// recipe draws a node's inputs and attributes for a first input of element type d; an error says
-// that it has none for the operator set. outputs is the number of outputs, 0 for one.
+// recipe draws a node's inputs and attributes for a first input of element type d; outputs is the
+// number of outputs, 0 for one, and -1 where it has none for the operator set.
 type recipe func(g *generator, d onnx.DType) (in []*onnx.Tensor, attrs []onnx.Attr, outputs int)
 
 // graph draws one to three nodes of a family. The first input of a node may be an output of one
-// before; their values are known, since each node but the last is evaluated as it is drawn.
+// before; their values are known, since each node but the last is evaluated as it is drawn. A draw
+// that gives no graph is thrown away, and the next one draws its operator set anew.
 func (g *generator) graph(family string) (*onnx.Model, map[string]*onnx.Tensor) {
 	if family == "control" {
 		return g.control()
@@ -47,6 +48,7 @@ func (g *generator) graph(family string) (*onnx.Model, map[string]*onnx.Tensor) 
 			names = append(names, name)
 		}
 	}
+	// The order of a Go map is random, and would draw another graph at each run.
 	slices.Sort(names)
 	for {
 		g.opset = onnx.MinOpset + g.IntN(onnx.MaxOpset-onnx.MinOpset+1)
@@ -72,7 +74,7 @@ func (g *generator) graph(family string) (*onnx.Model, map[string]*onnx.Tensor) 
 	}
 }
 
-// any draws one of several.
+// pick draws one of several.
 func pick[T any](g *generator, of ...T) T { return of[g.IntN(len(of))] }
 
 // node adds a node; false where the operator set has none such, or it cannot be evaluated and is
@@ -90,6 +92,7 @@ func (g *generator) node(name string, r recipe, last bool) bool {
 	if in == nil && attrs == nil && outputs < 0 {
 		return false
 	}
+	// Recipes name attributes of all versions, and those that the operator set lacks are dropped.
 	attrs = slices.DeleteFunc(attrs, func(a onnx.Attr) bool { return s.Attr(a.Name) == nil })
 	for len(in) > 0 && in[len(in)-1] == nil { // one that is left out at the end need not be named
 		in = in[:len(in)-1]
@@ -116,7 +119,8 @@ func (g *generator) node(name string, r recipe, last bool) bool {
 }
 
 // elementType draws the type of an operator's first input, mostly float32; false where gradients
-// are wanted and it takes no float64.
+// are wanted and it takes no float64. A third of draws takes any type of the schema but strings, as
+// do those of a schema without float32.
 func (g *generator) elementType(s *op.Schema) (onnx.DType, bool) {
 	var types []onnx.DType
 	if len(s.In) > 0 {
@@ -137,7 +141,7 @@ func (g *generator) elementType(s *op.Schema) (onnx.DType, bool) {
 }
 
 // operands names a node's inputs and returns their tensors; an earlier value of the same type and
-// shape does as the first as well.
+// shape does as the first as well. Only the node just before is looked at, which makes chains.
 func (g *generator) operands(n *onnx.Node, in []*onnx.Tensor) []*onnx.Tensor {
 	tensors := slices.Clone(in)
 	for i, t := range in {
@@ -159,7 +163,8 @@ func (g *generator) operands(n *onnx.Node, in []*onnx.Tensor) []*onnx.Tensor {
 }
 
 // place gives a tensor a name: as an input, with known or unknown sizes, or as an initializer.
-// Sizes, axes and indices are constants more often than data.
+// Sizes, axes and indices are constants more often than data. Integers of int64 behind the first
+// input are constants half of the time, others a quarter.
 func (g *generator) place(t *onnx.Tensor, i int) string {
 	name := fmt.Sprintf("x%d", g.next)
 	g.next++
@@ -186,7 +191,8 @@ func (g *generator) place(t *onnx.Tensor, i int) string {
 }
 
 // tensor draws elements: floats about 0 with some whole numbers and zeros among them, small
-// integers.
+// integers. Ties, zeros and whole numbers are where engines differ in rounding and in the sign of
+// 0. For gradients floats are normal alone, as kinks at 0 have no slope.
 func (g *generator) tensor(d onnx.DType, shape ...int) *onnx.Tensor {
 	t, err := onnx.Zeros(d, shape...)
 	if err != nil {
@@ -245,7 +251,7 @@ func (g *generator) tensor(d onnx.DType, shape ...int) *onnx.Tensor {
 	return t
 }
 
-// index draws integers from lo to hi-1.
+// index draws integers from lo to hi-1. With hi at lo or below all elements are lo.
 func (g *generator) index(lo, hi int, shape ...int) *onnx.Tensor {
 	t, err := onnx.Zeros(onnx.Int64, shape...)
 	if err != nil {
@@ -257,6 +263,7 @@ func (g *generator) index(lo, hi int, shape ...int) *onnx.Tensor {
 	return t
 }
 
+// vector is a vector of int64, the type of shapes and axes.
 func vector(v []int) *onnx.Tensor {
 	out := make([]int64, len(v))
 	for i, x := range v {
@@ -265,7 +272,8 @@ func vector(v []int) *onnx.Tensor {
 	return onnx.Vector(out...)
 }
 
-// shape draws sizes of a rank from lo to hi; one size in twenty is 0.
+// shape draws sizes of a rank from lo to hi; one size in twenty is 0. For gradients none is 0, as
+// nothing has no slope to measure.
 func (g *generator) shape(lo, hi int) []int {
 	s := make([]int, lo+g.IntN(hi-lo+1))
 	for i := range s {
@@ -277,7 +285,8 @@ func (g *generator) shape(lo, hi int) []int {
 	return s
 }
 
-// broadcastable draws a shape that can be broadcast to s.
+// broadcastable draws a shape that can be broadcast to s. It drops leading axes and makes a third
+// of the others 1, by the rules of numpy.
 func (g *generator) broadcastable(s []int) []int {
 	out := slices.Clone(s[g.IntN(len(s)+1):])
 	for i := range out {
@@ -296,7 +305,8 @@ func (g *generator) axis(rank int) int {
 	return g.IntN(2*rank) - rank
 }
 
-// axes draws some of rank axes, each once.
+// axes draws some of rank axes, each once. nil is drawn as well, which reductions take for all
+// axes.
 func (g *generator) axes(rank int) []int {
 	var out []int
 	for a := range rank {
@@ -312,6 +322,7 @@ func (g *generator) some(attrs ...onnx.Attr) []onnx.Attr {
 	return slices.DeleteFunc(attrs, func(onnx.Attr) bool { return g.IntN(2) == 0 })
 }
 
+// product is 1 of no sizes, as a scalar has one element.
 func product(s []int) int {
 	p := 1
 	for _, d := range s {

@@ -7,7 +7,9 @@ import (
 )
 
 // window draws the attributes of a window of n axes over sizes; the sizes are chosen so that it
-// fits.
+// fits. Sizes are at least the window's extent (k - 1) d + 1, so that one window fits without
+// padding. Pads are less than the kernel, since the ONNX Runtime refuses others in poolings. Of
+// four cases one has no padding and one auto_pad; pads and auto_pad exclude each other.
 func (g *generator) window(n int, dilated bool) (sizes []int, kernel []int, attrs []onnx.Attr) {
 	strides, dilations, pads := make([]int, n), make([]int, n), make([]int, 2*n)
 	for i := range n {
@@ -36,7 +38,8 @@ func (g *generator) window(n int, dilated bool) (sizes []int, kernel []int, attr
 	return sizes, kernel, attrs
 }
 
-// convolution draws one; the weights of a transposed one begin with the channels of the input.
+// convolution draws one; the weights of a transposed one begin with the channels of the input. The
+// weight is [group m, c, k...], and [group c, m, k...] of a transposed one.
 func convolution(transposed bool) recipe {
 	return func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		sizes, kernel, attrs := g.window(1+g.IntN(2), true)
@@ -52,6 +55,8 @@ func convolution(transposed bool) recipe {
 	}
 }
 
+// windows draws dilations and ceil_mode of MaxPool from operator set 10 on, and dilations of the
+// other poolings from 19.
 var windows = join(
 	map[string]recipe{"Conv": convolution(false), "ConvTranspose": convolution(true)},
 	each(func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
@@ -60,6 +65,7 @@ var windows = join(
 		if g.opset >= 10 {
 			attrs = append(attrs, g.some(onnx.IntAttr("ceil_mode", 1))...)
 		}
+		// The indices are asked for of floats alone, whose elements are seldom equal.
 		return tensors{x}, attrs, 1 + g.IntN(2)*boolInt(d.IsFloat())
 	}, "MaxPool"),
 	each(func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
@@ -84,6 +90,7 @@ func boolInt(b bool) int {
 	return 0
 }
 
+// products draws matrices with sizes of at least 1; those of a stack of them may be 0.
 var products = map[string]recipe{
 	"MatMul": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		m, k, n := 1+g.IntN(4), 1+g.IntN(4), 1+g.IntN(4)
@@ -134,7 +141,8 @@ var products = map[string]recipe{
 	},
 }
 
-// channels draws [batch, channels, sizes...] and a vector for each channel.
+// channels draws [batch, channels, sizes...] and a vector for each channel. Element i of positive
+// is the vector that must be above 0, as a variance; -1 is none.
 func channels(count int, positive int, attrs ...func(g *generator) onnx.Attr) recipe {
 	return func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		x, _, _ := g.along(d, 3, 4)
@@ -191,6 +199,7 @@ var normalizations = map[string]recipe{
 	"NegativeLogLikelihoodLoss": loss, "SoftmaxCrossEntropyLoss": loss,
 }
 
+// loss draws weights of float32 alone; ignore_index may be a class of the input or not.
 func loss(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 	x, _, _ := g.along(d, 2, 4)
 	s := append([]int{x.Shape[0]}, x.Shape[2:]...)
@@ -205,6 +214,7 @@ func loss(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		onnx.IntAttr("ignore_index", g.IntN(3))), 0
 }
 
+// scale draws scales from 0.05 to 0.3, away from 0, by which values are divided.
 func scale(g *generator, shape ...int) *onnx.Tensor {
 	t := onnx.ZerosF32(shape...)
 	for i := range t.F32() {
@@ -213,6 +223,7 @@ func scale(g *generator, shape ...int) *onnx.Tensor {
 	return t
 }
 
+// quantized draws zero points of the type of the values that they shift; a missing one is 0.
 var quantized = map[string]recipe{
 	"QuantizeLinear": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		if d != onnx.Float32 {
@@ -257,6 +268,7 @@ var quantized = map[string]recipe{
 	},
 }
 
+// resize draws scales of tenths and fractions, at which float32 and float64 round apart.
 func resize(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 	side := 1 + g.IntN(5)
 	if !g.double { // a side that a tenth makes whole: the last bit tells the size and the nearest pixel
@@ -291,6 +303,7 @@ func resize(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		attrs, 0
 }
 
+// upsample enlarges by whole factors, which are an attribute before operator set 9.
 func upsample(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 	x := g.tensor(d, 1+g.IntN(2), 1+g.IntN(2), 1+g.IntN(4), 1+g.IntN(4))
 	scales := []float32{1, 1, float32(1 + g.IntN(3)), float32(1 + g.IntN(3))}

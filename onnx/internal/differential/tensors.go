@@ -125,6 +125,8 @@ var movement = map[string]recipe{
 		return tensors{g.tensor(d, g.shape(2, 4)...), pick(g, nil, onnx.Scalar(int64(g.IntN(7)-3)))},
 			g.some(onnx.IntAttr("upper", g.IntN(2))), 0
 	},
+	// reflect needs pads below the size, and edge and wrap pads up to it. Negative pads are drawn
+	// in the mode constant alone, and cut no axis below size 0.
 	"Pad": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		x := g.tensor(d, g.shape(1, 4)...)
 		mode := pick(g, "constant", "reflect", "edge", "wrap")
@@ -152,6 +154,7 @@ var movement = map[string]recipe{
 		}
 		return tensors{x, vector(pads), pick(g, nil, g.tensor(d))}, attrs, 0
 	},
+	// Bounds reach beyond either end, which are clamped; the largest integers stand for open ends.
 	"Slice": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		x := g.tensor(d, g.shape(1, 4)...)
 		axes := g.axes(len(x.Shape))
@@ -183,6 +186,7 @@ var movement = map[string]recipe{
 	"EyeLike": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		return tensors{g.tensor(d, g.shape(2, 2)...)}, g.some(onnx.IntAttr("k", g.IntN(5)-2)), 0
 	},
+	// A step near 0 would make a range beyond memory, so that 100 elements are the most.
 	"Range": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		start, limit, step := g.tensor(d), g.tensor(d), g.tensor(d)
 		for step.At(0) == 0 {
@@ -195,7 +199,8 @@ var movement = map[string]recipe{
 	},
 }
 
-// along draws a tensor of rank lo to hi, one of its axes, and that axis counted from the front.
+// along draws a tensor of rank lo to hi, one of its axes, and that axis counted from the front. It
+// draws again until no size is 0, since an index needs a place to name.
 func (g *generator) along(d onnx.DType, lo, hi int) (x *onnx.Tensor, axis, front int) {
 	x = g.tensor(d, g.shape(lo, hi)...)
 	for i := range x.Shape {
@@ -217,6 +222,7 @@ var indexing = map[string]recipe{
 		}
 		return tensors{x, g.index(lo, n, g.shape(0, 2)...)}, []onnx.Attr{onnx.IntAttr("axis", a)}, 0
 	},
+	// Indices are at most as many as the data on the other axes, and 0 to 4 on the gathered one.
 	"GatherElements": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		x, a, k := g.along(d, 1, 3)
 		s := slices.Clone(x.Shape)
@@ -293,6 +299,7 @@ var indexing = map[string]recipe{
 		}
 		return tensors{x, at, g.tensor(d, append([]int{n}, x.Shape[1:]...)...)}, attrs, 0
 	},
+	// Without an axis the condition runs over the flattened value.
 	"Compress": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		x, a, k := g.along(d, 1, 3)
 		if g.IntN(3) == 0 {

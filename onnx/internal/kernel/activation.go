@@ -62,6 +62,8 @@ func hardSwishRow(dst, x []float32) { curveRow(hardSwish, dst, x) }
 // hardSwishOf is x min(max(x/6 + 1/2, 0), 1).
 func hardSwishOf(x float64) float64 { return x * max(0, min(1, x/6+0.5)) }
 
+// newHardSwish is the kernel for processors without vectors, and for results that are the same
+// everywhere.
 func newHardSwish(s *Spec) (Kernel, error) {
 	return singly(s, rowOf(1, evenHardSwish), 4, hardSwishOf)
 }
@@ -69,6 +71,7 @@ func newHardSwish(s *Spec) (Kernel, error) {
 // softplus is log(1 + e^x), without overflow.
 func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
 
+// relu is max(x, 0).
 func relu[T number](dst, x []T) {
 	dst = dst[:len(x)]
 	for i, v := range x {
@@ -76,6 +79,7 @@ func relu[T number](dst, x []T) {
 	}
 }
 
+// newRelu: the limit of float32 adds -0, which leaves every number as it is, and cuts at 0.
 func newRelu(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
 	return numeric(s, rowOf(1,
@@ -83,7 +87,8 @@ func newRelu(s *Spec) (Kernel, error) {
 		rowOf(1, relu[float64]), rowOf(1, relu[int64]))
 }
 
-// LeakyRelu: alpha = 0.01; x < 0 gives alpha x.
+// LeakyRelu: alpha = 0.01; x < 0 gives alpha x. The choice is without branches, so that time tells
+// nothing of signs.
 func newLeakyRelu(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
 	alpha := s.float("alpha")
@@ -114,7 +119,8 @@ func newCelu(s *Spec) (Kernel, error) {
 		func(x float64) float64 { return max(0, x) + min(0, alpha*math.Expm1(x/alpha)) })
 }
 
-// Selu: x > 0 gives gamma x, else gamma alpha (e^x - 1).
+// Selu: x > 0 gives gamma x, else gamma alpha (e^x - 1). Before operator set 6 the defaults had
+// fewer digits; a model without attributes there is refused.
 func newSelu(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
 	alpha, gamma := s.float("alpha"), s.float("gamma")
@@ -162,7 +168,8 @@ func newShrink(s *Spec) (Kernel, error) {
 	})
 }
 
-// Gelu: approximate = "none" is x Φ(x), "tanh" its approximation.
+// Gelu: approximate = "none" is x Φ(x), "tanh" its approximation. Φ(x) = (1 + erf(x/√2)) / 2; the
+// approximation is x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2 (Hendrycks and Gimpel 2016).
 func newGelu(s *Spec) (Kernel, error) {
 	if s.str("approximate") == "none" {
 		wide := func(x float64) float64 { return 0.5 * x * (1 + math.Erf(x/math.Sqrt2)) }
@@ -179,7 +186,8 @@ func prelu[T number](x, slope T) T {
 	return chosen(x < 0, x*slope, x)
 }
 
-// PRelu: x < 0 gives slope x; slope is broadcast to x's shape.
+// PRelu: x < 0 gives slope x; slope is broadcast to x's shape. Broadcasting goes one way: a slope
+// that would make the output larger is refused.
 func newPRelu(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
 	k := try.Get(numeric(s, binaryOf(each(prelu[float32])), binaryOf(each(prelu[float64])),
@@ -195,6 +203,8 @@ func newPRelu(s *Spec) (Kernel, error) {
 }
 
 // Before opset 7 the slope is one number or one per channel (axis 1).
+//
+// The slope is read as [channels, 1, ...], which aligns it with axis 1.
 func newPReluBefore7(s *Spec) (Kernel, error) {
 	k := try.Get(newPRelu(s))
 	return func(c *Call) error {
@@ -210,7 +220,8 @@ func newPReluBefore7(s *Spec) (Kernel, error) {
 	}, nil
 }
 
-// Clip before opset 11: attributes min and max, by default the range of float32.
+// Clip before opset 11: attributes min and max, by default the range of float32. Infinities of
+// float32 and float64 thus become the greatest finite number.
 func newClipByAttributes(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
 	lo, hi := s.float("min"), s.float("max")
@@ -242,14 +253,16 @@ func greatest(s *Spec) float64 {
 }
 
 // Clip: min(max(x, lo), hi); bounds are scalars, each may be left out: it is then the type's lowest
-// or greatest finite number, which infinities are clipped to.
+// or greatest finite number, which infinities are clipped to. Integers without a bound stay as they
+// are.
 func newClip(s *Spec) (Kernel, error) {
 	most := greatest(s)
 	return numeric(s, clipOf[float32](most), clipOf[float64](most), clipOf[int64](0),
 		clipOf[uint64](0))
 }
 
-// clipOf clips to bounds that are given or, of floats, to most; most 0 is no bound.
+// clipOf clips to bounds that are given or, of floats, to most; most 0 is no bound. Where lo > hi
+// the upper bound wins. NaN stays NaN: no comparison with it holds.
 func clipOf[T number](most float64) Kernel {
 	bound := func(t *onnx.Tensor, absent float64) (T, bool) {
 		if t == nil {

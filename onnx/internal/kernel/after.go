@@ -30,7 +30,7 @@ const (
 	swish                  // x / (1 + e^-x)
 )
 
-// newAfter returns the work of the nodes of s.After.
+// newAfter returns the work of the nodes of s.After. It is nil where no node follows.
 func newAfter(s *Spec) *after {
 	if len(s.After) == 0 {
 		return nil
@@ -72,6 +72,8 @@ func (a *after) add(next *Spec) {
 
 // CanFollow reports whether a convolution with that number of channels, with s.After before it, can
 // do next's work as well: one that [Prepare] took, on float32, with all but its first input known.
+// A curve needs vectors, and bits that are the processor's own. A Clip whose bounds cross is left
+// to its operator.
 func CanFollow(s, next *Spec, channels int) bool {
 	was := newAfter(s)
 	if was == nil {
@@ -150,7 +152,8 @@ func (a *after) target(c *Call, shape []int, inPanels bool) *onnx.Tensor {
 	return out
 }
 
-// addLast adds the call's last input to its output, and bounds that.
+// addLast adds the call's last input to its output, and bounds that. The sum takes the buffer of
+// the convolution's output where shapes agree. Inputs are restored as they were, on an error too.
 func (a *after) addLast(c *Call) error {
 	alone, in := c.Out[0], [2]*onnx.Tensor{c.In[0], c.In[1]}
 	c.In[0], c.In[1], c.Out[0] = alone, c.In[len(c.In)-1], nil
@@ -218,7 +221,7 @@ func (a *after) bend(v []float32) {
 	}
 }
 
-// apply works on rows, of which the first is a channel's.
+// apply works on rows, of which the first is a channel's. rows are changed in place.
 func (a *after) apply(rows matrix[float32], channel int) {
 	if finishRows(a, rows, channel) {
 		return

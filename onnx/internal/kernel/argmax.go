@@ -16,6 +16,7 @@ func init() {
 	)
 }
 
+// newArg: the last index of equals may be asked for from operator set 12 on.
 func newArg(largest bool) func(*Spec) (Kernel, error) {
 	return func(s *Spec) (Kernel, error) {
 		axis, keep, last := s.int("axis"), s.bool("keepdims"), false
@@ -35,6 +36,7 @@ func arg[T number](axis int, keep, last, largest bool) Kernel {
 	return func(c *Call) error {
 		in := c.In[0].Shape
 		ax := try.Get(axisOf(axis, len(in)))
+		// Without lines there is nothing to find, and an empty output is right.
 		if in[ax] == 0 && product(in[:ax])*product(in[ax+1:]) > 0 {
 			return fmt.Errorf("axis %d of shape %v is empty", ax, in)
 		}

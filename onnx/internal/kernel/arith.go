@@ -129,6 +129,8 @@ func divRow[T number](dst, a, b []T) {
 	}
 }
 
+// newAdd has vectors for float32, as far as the processor has them; the loop adds the same numbers
+// to the same bits.
 func newAdd(s *Spec) (Kernel, error) {
 	return numeric(s, binaryOf(vectors(sums, addRow[float32])), binaryOf[float64](addRow[float64]),
 		binaryOf[int64](addRow[int64]), binaryOf[uint64](addRow[uint64]))
@@ -147,7 +149,8 @@ func newMul(s *Spec) (Kernel, error) {
 }
 
 // scaled32 is the kernel next of a product, done at once where one operand has a number for each
-// row of the other, as the scales of a squeeze-and-excite block.
+// row of the other, as the scales of a squeeze-and-excite block. Rows are the axes up to the last
+// in which the smaller operand is longer than 1.
 func scaled32(next Kernel) Kernel {
 	return func(c *Call) error {
 		from := 0
@@ -186,7 +189,8 @@ func divInt[T integer]() Kernel {
 	}
 }
 
-// nonZero refuses a divisor of 0, at which Go would panic.
+// nonZero refuses a divisor of 0, at which Go would panic. It goes over all divisors before the
+// first division: O(elements of b).
 func nonZero[T integer](b []T) error {
 	for _, v := range b {
 		if v == 0 {
@@ -196,7 +200,8 @@ func nonZero[T integer](b []T) error {
 	return nil
 }
 
-// binaryOf is a kernel out = row(a, b) in which all have element type T.
+// binaryOf is a kernel out = row(a, b) in which all have element type T. An element counts as one
+// operation where work is divided among threads.
 func binaryOf[T onnx.Element](row func(dst, a, b []T)) Kernel {
 	d := onnx.TypeOf[T]()
 	return func(c *Call) error { return binary[T, T](c, d, 1, row) }
@@ -204,7 +209,9 @@ func binaryOf[T onnx.Element](row func(dst, a, b []T)) Kernel {
 
 // numeric picks the kernel for the type of input 0, in the order float32, float64, int64, uint64.
 // Narrower integers are widened to int64 and cut back afterwards, which gives the same as computing
-// in the narrow type with wrapping around, and keeps one copy of the code instead of seven.
+// in the narrow type with wrapping around, and keeps one copy of the code instead of seven. A
+// kernel that is nil or left out refuses its types when the node is prepared. Booleans go by int64
+// too, where package op lets them in.
 func numeric(s *Spec, ks ...Kernel) (Kernel, error) {
 	pick := func(i int) (Kernel, error) {
 		if i < len(ks) && ks[i] != nil {
@@ -232,6 +239,7 @@ func numeric(s *Spec, ks ...Kernel) (Kernel, error) {
 }
 
 // Pow: out = a^b, of a's type, with broadcasting. Float exponents of integers truncate the result.
+// Operands of two types, or of int64, go one by one on one thread.
 func newPow(s *Spec) (Kernel, error) {
 	return func(c *Call) error {
 		b := c.In[1]
@@ -288,7 +296,8 @@ func powKernel(c *Call, d onnx.DType) error {
 }
 
 // powInt is a^b by repeated squaring, O(log b), and wraps around as int64 does. Exponents below 0,
-// above 2^20 or with a fraction go by float64, whose result is truncated.
+// above 2^20 or with a fraction go by float64, whose result is truncated. The limit of 2^20 is far
+// beyond any power but those of -1, 0 and 1 that fits in 64 bits.
 func powInt(a int64, b float64) int64 {
 	if b != math.Trunc(b) || b < 0 || b > 1<<20 {
 		p := math.Pow(float64(a), b)
@@ -310,7 +319,8 @@ func powInt(a int64, b float64) int64 {
 }
 
 // Mod: fmod=0 gives the remainder with the sign of the divisor (integers), fmod=1 with that of the
-// dividend (C's fmod).
+// dividend (C's fmod). The specification allows fmod=0 for integers alone; floats are given NumPy's
+// mod there, which floorMod computes.
 func newMod(s *Spec) (Kernel, error) {
 	fmod := s.bool("fmod")
 	mod := math.Mod
@@ -322,7 +332,8 @@ func newMod(s *Spec) (Kernel, error) {
 		binaryOf(each(mod)), modInt[int64](fmod), modInt[uint64](fmod))
 }
 
-// floorMod is a - floor(a / b) b, of the sign of b.
+// floorMod is a - floor(a / b) b, of the sign of b. A remainder of 0 has the sign of b too. Against
+// an infinite b of the other sign the result is b, as Python and NumPy have it.
 func floorMod(a, b float64) float64 {
 	r := math.Mod(a, b)
 	switch {
@@ -336,7 +347,8 @@ func floorMod(a, b float64) float64 {
 	return r
 }
 
-// modInt is the remainder of the sign of a with fmod, and of the sign of b without.
+// modInt is the remainder of the sign of a with fmod, and of the sign of b without. The tests for
+// signs never hold for unsigned integers. A divisor of 0 is an error.
 func modInt[T integer](fmod bool) Kernel {
 	k := binaryOf(each(func(a, b T) T {
 		r := a % b

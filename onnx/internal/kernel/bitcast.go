@@ -13,6 +13,8 @@ func init() {
 	register(Def{Op: "BitCast", Since: 26, OutType: castType, New: newBitCast})
 }
 
+// newBitCast reads and writes little-endian bits, whatever the machine. Elements of less than 8
+// bits are packed and unpacked again.
 func newBitCast(s *Spec) (Kernel, error) {
 	s.ignore("to")
 	from, to := s.In[0], s.Out[0]

@@ -39,7 +39,8 @@ func (m matrix[T]) part(i, j, r, k int) matrix[T] {
 }
 
 // multiply adds a b to c on the calling goroutine: c (m x n) += a (m x k) b (k x n). The order of
-// summation depends on the shapes alone.
+// summation depends on the shapes alone. steps is [Spec].Reproducible: products are rounded before
+// they are added.
 func multiply[T floating](a, b, c matrix[T], steps bool) {
 	multiplyAs(a, b, c, panels(a.rows, b.cols, a.cols), steps, false)
 }
@@ -141,7 +142,7 @@ func gemm[T floating](a, b, c matrix[T]) {
 }
 
 // finite reports whether a matrix holds neither infinities nor NaN: x * 0 is 0 for all others. It
-// takes one pass.
+// takes one pass. The sum is NaN as soon as one product is; it takes no branches.
 func finite[T floating](m matrix[T]) bool {
 	r, k := m.stored()
 	var sum T
@@ -153,7 +154,8 @@ func finite[T floating](m matrix[T]) bool {
 	return sum == 0
 }
 
-// multiplyPlain rounds every product before it is added, as panels in steps do.
+// multiplyPlain rounds every product before it is added, as panels in steps do. The conversion T(v
+// w) keeps Go from fusing product and sum (Go specification, floating-point operators).
 func multiplyPlain[T floating](a, b, c matrix[T]) {
 	rowA, colA := a.stride, 1
 	if a.trans {

@@ -11,6 +11,8 @@ import (
 // broadcast is the shape of an elementwise result, aligned at the right:
 //
 //	out_k = max(a_k, b_k), where a_k = b_k or one of them is 1 (a missing axis is 1; 0 beats 1)
+//
+// The result is a slice of its own. Shapes that do not fit are an error, which names them all.
 func broadcast(shapes ...[]int) ([]int, error) {
 	rank := 0
 	for _, s := range shapes {
@@ -36,7 +38,7 @@ func broadcast(shapes ...[]int) ([]int, error) {
 }
 
 // broadcastStrides are the strides of a tensor of the given shape read as one of shape out: 0 on
-// repeated axes.
+// repeated axes. shape must fit out: its axes align at the right, and have out's size or 1.
 //
 //go:noinline
 func broadcastStrides(shape, out []int) []int {
@@ -52,7 +54,8 @@ func broadcastStrides(shape, out []int) []int {
 
 // collapse merges neighbouring axes that every operand walks as one, so that inner loops are long.
 // Axes of size 1 vanish. The result has at least one axis. Strides of operand o are operands[o],
-// one for each axis of shape. It costs O(axes · operands).
+// one for each axis of shape. It costs O(axes · operands). Axes k and k + 1 merge where stride_k =
+// size_{k+1} stride_{k+1} for every operand.
 func collapse(shape []int, operands ...[]int) ([]int, [][]int) {
 	var dims []int
 	st := make([][]int, len(operands))
@@ -89,13 +92,15 @@ func collapse(shape []int, operands ...[]int) ([]int, [][]int) {
 
 // odometer counts through all axes of a shape, keeping the offset of each operand.
 type odometer struct {
+	// sizes of the axes; st[j][k] is the stride of operand j on axis k; at is the position
 	dims []int
 	st   [][]int
 	at   []int
 	off  []int
 }
 
-// newOdometer stands at the i-th position, counted in row-major order.
+// newOdometer stands at the i-th position, counted in row-major order. dims and st are kept, not
+// copied; strides beyond the axes of dims are not read.
 //
 //go:noinline
 func newOdometer(dims []int, st [][]int, i int) *odometer {
@@ -131,7 +136,8 @@ func (o *odometer) next() {
 }
 
 // zip calls row(dst, a, b) on runs of the broadcast elementwise loop out = a ∘ b; a run of a or b
-// has either as many elements as dst or one, which is repeated.
+// has either as many elements as dst or one, which is repeated. row may be called from several
+// threads at a time, each with its own part of dst. dst may be a or b itself.
 func zip[A, O any](c *Call, out []O, shape []int, a []A, as []int, b []A, bs []int, cost int,
 	row func(dst []O, a, b []A)) {
 	if len(out) == 0 {
@@ -146,7 +152,8 @@ func zip[A, O any](c *Call, out []O, shape []int, a []A, as []int, b []A, bs []i
 
 // cover calls do as [runs] does, for two operands with these numbers of elements, and first has
 // repeat make short runs of the second longer. No type of elements changes anything here, so that
-// one copy serves all.
+// one copy serves all. That is a bias or a scale along the last axes, against a first operand that
+// is as large as the result.
 func cover(c *Call, elements [2]int, shape, as, bs []int, cost int, repeat func(times int),
 	do func(lo, hi int, from, step []int)) {
 	dims, st := collapse(shape, broadcastStrides(as, shape), broadcastStrides(bs, shape))
@@ -171,7 +178,9 @@ func cover(c *Call, elements [2]int, shape, as, bs []int, cost int, repeat func(
 const shortRun = 256
 
 // runs calls do for the elements of a result of such dims, from lo to hi: runs along the last axis.
-// Operand k has strides st[k]; for a run it is read from from[k] on, in steps of step[k].
+// Operand k has strides st[k]; for a run it is read from from[k] on, in steps of step[k]. do must
+// not keep or change from and step, which serve the next run as well. Threads divide the runs, or
+// the only one.
 func runs(c *Call, dims []int, st [][]int, cost int, do func(lo, hi int, from, step []int)) {
 	last := len(dims) - 1
 	inner, outer, step := dims[last], dims[:last], make([]int, len(st))
@@ -231,7 +240,8 @@ func binary[A, O any](c *Call, d onnx.DType, cost int, row func(dst []O, a, b []
 }
 
 // pairOutput is the part of binary that no type changes: the result, in the place of an operand
-// where that may be overwritten.
+// where that may be overwritten. Operand 0 is tried first and then operand 1; at most one of them
+// gives up its buffer.
 func pairOutput(c *Call, d onnx.DType) *onnx.Tensor {
 	a := c.In[0]
 	shape := try.Get(broadcast(a.Shape, c.In[1].Shape))

@@ -12,7 +12,8 @@ import (
 )
 
 // Kernel computes one node: it reads Call.In and makes every wanted Call.Out with [Call.New],
-// c.view or c.over.
+// c.view or c.over. It must not keep the call, and may run for several calls at a time: state of a
+// run belongs to the call.
 type Kernel func(c *Call) error
 
 // Env is the state that all kernels of a session share.
@@ -46,12 +47,14 @@ type Call struct {
 	// Alias[i] is the input whose buffer output i shares, -1 where it has its own.
 	Alias []int
 
+	// mu guards scratch, which goroutines of one kernel add to.
 	env     *Env
 	mu      sync.Mutex
 	scratch []any
 }
 
-// NewCall readies a call for a node with the given number of inputs and outputs.
+// NewCall readies a call for a node with the given number of inputs and outputs. No output is
+// wanted at first. A call serves one run at a time, and [Call.Reset] readies it for the next.
 func NewCall(env *Env, inputs, outputs int) *Call {
 	return &Call{
 		In: make([]*onnx.Tensor, inputs), Out: make([]*onnx.Tensor, outputs),
@@ -60,7 +63,8 @@ func NewCall(env *Env, inputs, outputs int) *Call {
 	}
 }
 
-// Do runs a kernel, and gives scratch memory back.
+// Do runs a kernel, and gives scratch memory back. On an error outputs that were made already stay
+// in c.Out, for the caller to give back.
 func (c *Call) Do(k Kernel) error {
 	err := c.run(k)
 	c.free()
@@ -74,6 +78,7 @@ func (c *Call) run(k Kernel) (err error) {
 	return k(c)
 }
 
+// failed is the error of a panic that is not package try's.
 func failed(panicked any) error { return fmt.Errorf("the kernel failed: %v", panicked) }
 
 // Reset readies the call for the next run.
@@ -107,7 +112,8 @@ func (c *Call) in(i int) *onnx.Tensor {
 	return nil
 }
 
-// New makes output i with arbitrary contents.
+// New makes output i with arbitrary contents. Its memory comes from the pool; an error says that
+// the shape or the session's limit forbids it. The shape is copied.
 func (c *Call) New(i int, d onnx.DType, shape []int) (*onnx.Tensor, error) {
 	n, err := onnx.Elements(shape)
 	if err != nil {
@@ -128,7 +134,8 @@ func (c *Call) New(i int, d onnx.DType, shape []int) (*onnx.Tensor, error) {
 	return t, nil
 }
 
-// view makes output i the data of input j under another shape of as many elements.
+// view makes output i the data of input j under another shape of as many elements. Nothing is
+// copied: the caller of the kernel learns of the shared buffer by c.Alias.
 func (c *Call) view(i, j int, shape []int) error {
 	t, err := c.In[j].Reshape(shape...)
 	if err == nil {
@@ -138,7 +145,8 @@ func (c *Call) view(i, j int, shape []int) error {
 }
 
 // over makes output i in the buffer of input j where that may be overwritten and fits, else in a
-// new one.
+// new one. In the input's buffer the result must be written element by element, each after it is
+// read.
 func (c *Call) over(i, j int, d onnx.DType, shape []int) (*onnx.Tensor, error) {
 	if in := c.In[j]; c.Overwrite[j] && in.DType == d && slices.Equal(in.Shape, shape) {
 		c.Out[i], c.Alias[i] = in, j
@@ -148,7 +156,8 @@ func (c *Call) over(i, j int, d onnx.DType, shape []int) (*onnx.Tensor, error) {
 	return c.New(i, d, shape)
 }
 
-// buffer is memory of n elements that lives until the kernel returns.
+// buffer is memory of n elements that lives until the kernel returns. Its contents are arbitrary;
+// several goroutines may ask for some at a time.
 func (c *Call) buffer(d onnx.DType, n int) (any, error) {
 	b, err := c.env.Pool.Get(d, n)
 	if err != nil {
@@ -201,7 +210,8 @@ func (c *Call) check() { try.Do(c.env.stopped()) }
 // end: some tenths of a second.
 const pieceWork = 1 << 28
 
-// pieces calls f on lo <= i < hi, in pieces between which it looks whether the run is to end.
+// pieces calls f on lo <= i < hi, in pieces between which it looks whether the run is to end. cost
+// is that of one i, in elementary operations. Without Env.Stopped there is one piece.
 func (c *Call) pieces(lo, hi, cost int, f func(lo, hi int)) {
 	step := hi - lo
 	if c.env.Stopped != nil {
@@ -215,7 +225,9 @@ func (c *Call) pieces(lo, hi, cost int, f func(lo, hi int)) {
 }
 
 // Parallel calls f on pieces lo <= i < hi of 0..n, where each i costs about `cost` elementary
-// operations. f must treat the items independently: the pieces depend on the number of threads.
+// operations. f must treat the items independently: the pieces depend on the number of threads. It
+// returns when all pieces are done. A panic of a piece comes out on the calling goroutine, the
+// first of them alone.
 func (c *Call) Parallel(n, cost int, f func(lo, hi int)) {
 	threads := int(min(int64(c.env.Threads), int64(n), int64(n)*int64(max(cost, 1))/minWork))
 	if threads <= 1 {

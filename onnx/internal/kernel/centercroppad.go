@@ -14,6 +14,8 @@ func init() {
 	register(Def{Op: "CenterCropPad", Since: 18, New: newCenterCropPad})
 }
 
+// newCenterCropPad copies rows of the block that input and output share. Negative sizes are refused
+// by Call.New.
 func newCenterCropPad(s *Spec) (Kernel, error) {
 	named, axes := s.hasAttr("axes"), s.ints("axes")
 	return func(c *Call) error {

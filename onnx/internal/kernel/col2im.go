@@ -18,6 +18,8 @@ func newCol2Im(s *Spec) (Kernel, error) {
 	return numeric(s, columnsToImage[float32](w), columnsToImage[float64](w))
 }
 
+// columnsToImage reads image and block shapes at each call. Threads divide channels, so that no two
+// add to one element.
 func columnsToImage[T floating](w window) Kernel {
 	return func(c *Call) error {
 		in := c.In[0].Shape
@@ -52,7 +54,8 @@ func columnsToImage[T floating](w window) Kernel {
 
 // addColumns adds columns [taps, positions] to a plane of shape image, each element where its tap
 // of the window lies at its position; those in the padding are left out. It is the transpose of
-// im2col.
+// im2col. It adds tap by tap and position by position, in one order for any number of threads:
+// O(taps · positions · axes).
 func addColumns[T floating](plane, columns []T, w window, image, count []int) {
 	tap, at := make([]int, len(image)), make([]int, len(image))
 	positions := product(count)

@@ -18,6 +18,8 @@ func init() {
 	)
 }
 
+// newComparison chooses the loop when the node is prepared. Package op has checked that both inputs
+// are of one type and that the operator takes it.
 func newComparison(s *Spec) (Kernel, error) {
 	op := s.Node.Op
 	switch s.In[0] {
@@ -45,6 +47,7 @@ func comparison[T cmp.Ordered](op string) Kernel {
 	return compareOf(func(dst []bool, a, b []T) { row(dst, b, a) })
 }
 
+// compareOf broadcasts a row function of two operands to a boolean result.
 func compareOf[T any](row func(dst []bool, a, b []T)) Kernel {
 	return func(c *Call) error { return binary[T, bool](c, onnx.Bool, 2, row) }
 }

@@ -13,6 +13,7 @@ func init() {
 	)
 }
 
+// newConcat: from operator set 4 on a node must give the axis. All inputs have the first's rank.
 func newConcat(s *Spec) (Kernel, error) {
 	if s.Opset >= 4 && !s.hasAttr("axis") {
 		return nil, fmt.Errorf("axis is missing")
@@ -36,6 +37,7 @@ func newConcat(s *Spec) (Kernel, error) {
 			shape[ax] += t.Shape[ax]
 		}
 		out := try.Get(c.New(0, c.In[0].DType, shape))
+		// For each position of the axes before, one input after another is a single run.
 		outer, inner, move := product(shape[:ax]), product(shape[ax+1:]), movesOf(out.Data)
 		at := 0
 		for _, t := range c.In {

@@ -22,7 +22,8 @@ func init() {
 	)
 }
 
-// Shape: start = 0, end = rank; the sizes of axes start <= k < end.
+// Shape: start = 0, end = rank; the sizes of axes start <= k < end. Negative positions count from
+// the end, and both are clamped, as a slice's are.
 func newShape(s *Spec) (Kernel, error) {
 	start, end, hasEnd := 0, 0, false
 	if s.Opset >= 15 {
@@ -67,6 +68,7 @@ func constantOf(s *Spec) *onnx.Tensor {
 	return op.Constant(s.Node)
 }
 
+// constantType is the value's own type; without a value ConstantOfShape is of float32 zeros.
 func constantType(s *Spec) (onnx.DType, error) {
 	switch t := constantOf(s); {
 	case t != nil:
@@ -91,7 +93,7 @@ func newConstant(s *Spec) (Kernel, error) {
 }
 
 // ConstantOfShape: value = a tensor of one element (default float32 0); out's shape is the input's
-// contents.
+// contents. A negative size is refused by Call.New, and one that is too large by the pool.
 func newConstantOfShape(s *Spec) (Kernel, error) {
 	t := s.tensor("value")
 	if t == nil {
@@ -114,13 +116,16 @@ func newRange(s *Spec) (Kernel, error) {
 	return numeric(s, rangeOf[float32], rangeOf[float64], rangeOf[int64])
 }
 
-// rangeOf multiplies for every element in place of adding up, so that errors do not grow.
+// rangeOf multiplies for every element in place of adding up, so that errors do not grow. Inputs
+// must be of one element each. A delta of 0 or NaN is refused, and so are more elements than a
+// tensor may have.
 func rangeOf[T number](c *Call) error {
 	start, limit := only[T](c.In[0], "start"), only[T](c.In[1], "limit")
 	delta := only[T](c.In[2], "delta")
 	if delta == 0 || delta != delta {
 		return fmt.Errorf("delta is %v", delta)
 	}
+	// In float64, so that the difference of far integers cannot wrap around.
 	steps := (float64(limit) - float64(start)) / float64(delta)
 	if !(steps < onnx.MaxElements) {
 		return fmt.Errorf("from %v to %v by %v are too many elements", start, limit, delta)
@@ -137,6 +142,7 @@ func rangeOf[T number](c *Call) error {
 	return nil
 }
 
+// eyeType is the attribute dtype, else the input's type.
 func eyeType(s *Spec) (onnx.DType, error) {
 	if s.hasAttr("dtype") {
 		return s.dtype("dtype"), nil
@@ -166,7 +172,8 @@ func newEyeLike(s *Spec) (Kernel, error) {
 }
 
 // NonZero: out = [rank, n], the coordinates of the n elements that are not zero, in row-major
-// order.
+// order. It makes two passes: the number of columns is known only after the first. A scalar counts
+// as one axis of one element.
 func newNonZero(s *Spec) (Kernel, error) {
 	if s.In[0] == onnx.String {
 		return nil, fmt.Errorf("input of element type string is not supported")

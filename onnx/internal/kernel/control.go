@@ -24,7 +24,9 @@ func init() {
 	)
 }
 
-// body readies the graph in an attribute for inputs of the given types.
+// body readies the graph in an attribute for inputs of the given types. It ends by package try
+// where the attribute has no graph, or one of other numbers of inputs or outputs. [Evaluate] runs
+// no bodies.
 func (s *Spec) body(attr string, in []onnx.DType, outputs int) *Body {
 	a, ok := s.Node.Attr(attr)
 	switch {
@@ -40,7 +42,8 @@ func (s *Spec) body(attr string, in []onnx.DType, outputs int) *Body {
 	return try.Get(s.Body(a.Graph, in))
 }
 
-// results gives the node's outputs the element types of a body's.
+// results gives the node's outputs the element types of a body's. The second branch of an If must
+// agree with the first.
 func (s *Spec) results(out []onnx.ValueInfo) {
 	for i, v := range out {
 		if s.Out[i] != onnx.Undefined && s.Out[i] != v.DType {
@@ -51,6 +54,8 @@ func (s *Spec) results(out []onnx.ValueInfo) {
 }
 
 // If runs then_branch where the condition holds, else else_branch; neither has inputs of its own.
+// Both branches are prepared, so that a model whose other branch cannot run is refused before the
+// first run.
 func newIf(s *Spec) (Kernel, error) {
 	var branches [2]*Body
 	for i, name := range []string{"else_branch", "then_branch"} {
@@ -67,13 +72,16 @@ func newIf(s *Spec) (Kernel, error) {
 	}, nil
 }
 
+// condition is the one boolean of a tensor; another number of elements ends the kernel.
 func condition(t *onnx.Tensor) bool { return only[bool](t, "the condition") }
 
 // Loop runs its body at most M times, as long as the condition holds:
 //
 //	condition, v_1..v_n, scanned_1..scanned_k = body(turn, condition, v_1..v_n)
 //
-// and gives the last v and the scanned values of all turns, one below the other.
+// and gives the last v and the scanned values of all turns, one below the other. M that is left out
+// means no limit; the run's own end then stops the loop. A carried value keeps its element type,
+// but may change its shape.
 func newLoop(s *Spec) (Kernel, error) {
 	carried := max(0, len(s.In)-2)
 	in := append([]onnx.DType{onnx.Int64, onnx.Bool}, s.In[min(2, len(s.In)):]...)
@@ -121,6 +129,7 @@ type turns struct {
 	out     []onnx.ValueInfo // of carried and scanned values
 }
 
+// newTurns is the state before the first turn; out tells the types of outputs that no turn makes.
 func newTurns(c *Call, carried int, out []onnx.ValueInfo) *turns {
 	return &turns{c: c, carried: make([]*onnx.Tensor, carried),
 		scanned: make([][]*onnx.Tensor, len(out)-carried), out: out}
@@ -128,7 +137,8 @@ func newTurns(c *Call, carried int, out []onnx.ValueInfo) *turns {
 
 // run makes one turn: the body is given before, the carried values, which at first are the node's
 // inputs from `first` on, and after; its outputs from skip on are the new carried values and the
-// scanned ones.
+// scanned ones. Memory of the carried values before goes back to the pool. That of all scanned
+// values lasts to the end of the loop, within the session's limit.
 func (t *turns) run(body *Body, before []*onnx.Tensor, first int, after []*onnx.Tensor,
 	skip int) ([]*onnx.Tensor, error) {
 	if err := t.c.env.stopped(); err != nil {
@@ -160,7 +170,8 @@ func (t *turns) run(body *Body, before []*onnx.Tensor, first int, after []*onnx.
 
 // finish makes the node's outputs: the carried values (of no turn: the inputs from first on) and
 // the scanned ones joined along axes, nil for the first, in the order of the turns or, where
-// backward says so, from the last to the first.
+// backward says so, from the last to the first. Scanned values must have one shape in all turns. Of
+// no turn, their shape is that of the body's declaration, with 0 for unknown sizes.
 func (t *turns) finish(first int, axes []int, backward []bool) error {
 	for i, v := range t.carried {
 		if v == nil {
@@ -202,7 +213,8 @@ func (t *turns) finish(first int, axes []int, backward []bool) error {
 	return nil
 }
 
-// release gives back the memory that did not become an output.
+// release gives back the memory that did not become an output. It runs after every loop, on an
+// error as well.
 func (t *turns) release() {
 	for _, v := range t.carried {
 		if v != nil {
@@ -221,7 +233,8 @@ func (t *turns) release() {
 //	v_1..v_n, scanned_1..scanned_k = body(v_1..v_n, slice of x_1 .. slice of x_m)
 //
 // scan_input_axes and scan_output_axes (0) say which axis is scanned, the directions (0) whether
-// from the end (1).
+// from the end (1). Negative axes count from the end. All scanned inputs have the same number of
+// positions.
 func newScan(s *Spec) (Kernel, error) {
 	m := s.int("num_scan_inputs")
 	carried := len(s.In) - m
@@ -267,6 +280,7 @@ func newScan(s *Spec) (Kernel, error) {
 			}
 			length = n
 			shape := append(append([]int{}, x.Shape[:axes[i]]...), x.Shape[axes[i]+1:]...)
+			// One buffer serves all turns, as the results of a body have buffers of their own.
 			buf := try.Get(c.buffer(x.DType, product(shape)))
 			slices[i] = &onnx.Tensor{DType: x.DType, Shape: shape, Data: buf}
 		}

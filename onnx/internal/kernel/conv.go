@@ -26,6 +26,8 @@ func init() {
 // columnBytes bounds the im2col tile of one thread.
 const columnBytes = 512 << 10
 
+// newConv keeps weights that are known twice: as the model has them, and laid out for products
+// where Spec.Keep has room. Winograd's tiles need no second layout where they serve every size.
 func newConv(s *Spec) (Kernel, error) {
 	w, group := newGroups(s)
 	f := &filters{group: group, tiles: newWinograd(s, w, group)}
@@ -65,7 +67,8 @@ type filters struct {
 }
 
 // sweeps returns how a window goes down planes, that of the last call where sizes are the same; nil
-// where there is no kernel for it.
+// where there is no kernel for it. Calls at a time may each make one; the last is kept, and all are
+// alike.
 func (f *filters) sweeps(w window, in, out []int) *sweeps {
 	if f == nil || !f.tame || len(in) != 2 {
 		return nil
@@ -94,7 +97,7 @@ func (f *filters) maskedTaps(w window, in, out []int) *maskedTaps {
 	return m
 }
 
-// pack lays out the weights w in dst.
+// pack lays out the weights w in dst. dst has room for the rows of every group in whole panels.
 func (f *filters) pack(dst []float32, w *onnx.Tensor) []float32 {
 	og, k := w.Shape[0]/f.group, product(w.Shape[1:])
 	packed := padRows(og) * k
@@ -104,7 +107,8 @@ func (f *filters) pack(dst []float32, w *onnx.Tensor) []float32 {
 	return dst
 }
 
-// convShape checks x and w against each other and fits the window.
+// convShape checks x and w against each other and fits the window. The window and the sizes that
+// come back are the call's own.
 func convShape(w window, group int, xs, ws []int) (window, []int, error) {
 	if len(xs) < 3 || len(ws) != len(xs) {
 		return w, nil, fmt.Errorf("input %v and weights %v: [n, channels, axes...] and as many axes "+
@@ -150,6 +154,7 @@ type convolution[T floating] struct {
 	times func(a, b, c matrix[T])
 }
 
+// convOf is the kernel of type T; f, which may be nil for float64, is shared by all calls.
 func convOf[T floating](win window, group int, then *after, f *filters) Kernel {
 	return func(c *Call) error { return runConv[T](c, win, group, then, f) }
 }
@@ -159,6 +164,7 @@ func convOf[T floating](win window, group int, then *after, f *filters) Kernel {
 func runConv[T floating](c *Call, win window, group int, then *after, f *filters) error {
 	v := newConvolution[T](c, win, group, then)
 	switch {
+	// Sums cannot begin in the value that is added: it is added afterwards.
 	case v.sums && v.out == nil:
 		try.Do(runConv[T](c, win, group, nil, f))
 		return then.addLast(c)
@@ -235,7 +241,7 @@ func (f *filters) left(c *Call) []float32 {
 	return f.packed
 }
 
-// arrange divides the work and chooses the product.
+// arrange divides the work and chooses the product. A tile has about columnBytes of columns.
 func (v *convolution[T]) arrange(inPanels bool) {
 	k, elem := v.channels*v.taps, 4
 	if _, ok := any(v).(*convolution[float64]); ok {
@@ -269,7 +275,8 @@ func (v *convolution[T]) arrange(inPanels bool) {
 	}
 }
 
-// products multiplies tile by tile.
+// products multiplies tile by tile. Memory of columns and phases is made once for each piece of the
+// work.
 func (v *convolution[T]) products() {
 	k := v.channels * v.taps
 	tiles, blocks := (v.pos+v.tile-1)/v.tile, (v.xs[0]+v.block-1)/v.block
@@ -296,7 +303,9 @@ func (v *convolution[T]) products() {
 	})
 }
 
-// images computes group g of a block of images from n.
+// images computes group g of a block of images from n. Small planes of several images are columns
+// of one product, so that the weights are read once for all of them. The sums are then copied to
+// their planes.
 func (v *convolution[T]) images(n, g int, col, sum, split []T) {
 	images, k := min(v.block, v.xs[0]-n), v.channels*v.taps
 	cols := images * v.pos
@@ -313,7 +322,8 @@ func (v *convolution[T]) images(n, g int, col, sum, split []T) {
 	}
 }
 
-// part computes tile t of group g of image n.
+// part computes tile t of group g of image n. Its output is written in place: rows of dst lie a
+// plane apart.
 func (v *convolution[T]) part(n, g, t int, col, split []T) {
 	p0, p1 := t*v.tile, min(v.pos, (t+1)*v.tile)
 	src, k, cols := v.planes(n, g), v.channels*v.taps, p1-p0
@@ -383,7 +393,8 @@ func start[T floating](dst matrix[T], bias []T, from int) {
 	}
 }
 
-// pointwise says that the columns are the input itself.
+// pointwise says that the columns are the input itself. That is a window of one element without
+// stride or padding.
 func pointwise(w window) bool {
 	for k := range w.size {
 		if w.size[k] != 1 || w.stride[k] != 1 || w.begin[k] != 0 || w.end[k] != 0 {
@@ -393,7 +404,8 @@ func pointwise(w window) bool {
 	return true
 }
 
-// inPlanes says that columns are read from the planes themselves.
+// inPlanes says that columns are read from the planes themselves. Three axes and more have no
+// phases; two have none without strides where lines of the output are as long as the input's.
 func inPlanes(in, out []int, w window) bool {
 	return len(in) > 2 || len(in) == 2 && product(w.stride) == 1 && out[1] == in[1]
 }
@@ -488,7 +500,8 @@ func shifted[T floating](dst, plane []T, p0, width, lines, columns int) {
 	}
 }
 
-// line copies src[at], src[at+step], ... to dst, zeros where that is outside src.
+// line copies src[at], src[at+step], ... to dst, zeros where that is outside src. at may be
+// negative, or beyond the end; step is at least 1.
 func line[T floating](dst, src []T, at, step int) {
 	i := 0
 	for ; i < len(dst) && at < 0; i++ {
@@ -524,7 +537,8 @@ func next(at, shape []int) {
 	}
 }
 
-// unravel writes the coordinates of the i-th position of a shape, in row-major order.
+// unravel writes the coordinates of the i-th position of a shape, in row-major order. No size may
+// be 0.
 func unravel(at []int, i int, shape []int) {
 	for k := len(shape) - 1; k >= 0; k-- {
 		at[k] = i % shape[k]

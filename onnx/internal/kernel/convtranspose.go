@@ -28,6 +28,7 @@ type transposedConv struct {
 	outSize []int
 }
 
+// newConvTranspose reads output_padding, which adds to the output's end alone.
 func newConvTranspose(s *Spec) (Kernel, error) {
 	w, group := newGroups(s)
 	t := transposedConv{window: w, group: group, outPad: s.ints("output_padding"),
@@ -36,7 +37,8 @@ func newConvTranspose(s *Spec) (Kernel, error) {
 }
 
 // fitTransposed completes the window for inputs of these spatial sizes and returns the output's
-// sizes, as the equations above have them.
+// sizes, as the equations above have them. t is not changed: the window that comes back is a copy
+// for this call.
 func (t transposedConv) fitTransposed(in, size []int) (window, []int, error) {
 	r := len(in)
 	w := t.window
@@ -55,6 +57,7 @@ func (t transposedConv) fitTransposed(in, size []int) (window, []int, error) {
 	}
 	out := make([]int, r)
 	sizes := t.outSize
+	// An output_shape with the batch and the channels in front is taken too.
 	if len(sizes) > r {
 		sizes = sizes[len(sizes)-r:]
 	}
@@ -62,6 +65,7 @@ func (t transposedConv) fitTransposed(in, size []int) (window, []int, error) {
 		return w, nil, fmt.Errorf("output_shape %v for %d spatial axes", t.outSize, r)
 	}
 	for k := range in {
+		// In 64 bits, so that hostile attributes cannot overflow before the bound is checked.
 		wide := int64(w.stride[k])*int64(in[k]-1) + int64(outPad[k]) +
 			int64(w.dilation[k])*int64(w.size[k]-1) + 1
 		if wide > onnx.MaxElements {
@@ -94,7 +98,9 @@ func (t transposedConv) fitTransposed(in, size []int) (window, []int, error) {
 }
 
 // convTranspose multiplies wᵀ [co/group · taps, ci/group] by x [ci/group, in] for each group of an
-// image. It adds the columns to the output where their taps lie.
+// image. It adds the columns to the output where their taps lie. The columns of one group take
+// co/group · taps · in numbers of scratch memory for each thread. No two threads write one output,
+// since each has images and groups of its own.
 func convTranspose[T floating](t transposedConv) Kernel {
 	return func(c *Call) error {
 		xs, ws := c.In[0].Shape, c.In[1].Shape

@@ -11,6 +11,7 @@ func init() {
 	)
 }
 
+// newCumulative serves both operators; narrow integers are computed in 64 bits and cut.
 func newCumulative(s *Spec) (Kernel, error) {
 	exclusive, reverse, product := s.bool("exclusive"), s.bool("reverse"), s.Node.Op == "CumProd"
 	return numeric(s, cumulative[float32](exclusive, reverse, product),
@@ -20,7 +21,8 @@ func newCumulative(s *Spec) (Kernel, error) {
 }
 
 // cumulative takes one pass, line by line. With reverse it goes from the end; an exclusive result
-// is that before the element.
+// is that before the element. The first exclusive result is 0, or 1 of products. Sums are taken in
+// T, from one end to the other, on one thread: float32 is not widened.
 func cumulative[T number](exclusive, reverse, multiply bool) Kernel {
 	return func(c *Call) error {
 		in := c.In[0].Shape

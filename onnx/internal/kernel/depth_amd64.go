@@ -47,7 +47,8 @@ const stripsBytes = 1 << 20
 
 // depthStrips are the strips of a line of in bytes and of out outputs. All that read no padding
 // share their vectors, and so do all that read nothing else: a long line has thousands, and a
-// vector takes longer to make than its sums.
+// vector takes longer to make than its sums. A load begins at the strip's first byte within the
+// line, so that it reads nothing before the plane.
 func depthStrips(size, stride, dilation, begin, in, out int) []depthStrip {
 	all := make([]depthStrip, (out+15)/16)
 	fours := (size + 3) / 4
@@ -82,7 +83,7 @@ func depthStrips(size, stride, dilation, begin, in, out int) []depthStrip {
 
 // strips convolves every channel with its own window; false where the outputs of a strip read more
 // than 64 bytes of a line, where a plane has none, and where its vectors would take too much
-// memory.
+// memory. Nothing is written where it is false, and [integerRun.depthwise] does the work.
 func (r *integerRun) strips(win window) bool {
 	size, stride, dilation := planar(win.size, 1), planar(win.stride, 1), planar(win.dilation, 1)
 	begin, in, out := planar(win.begin, 0), planar(r.xs[2:], 1), planar(r.sp, 1)
@@ -103,6 +104,8 @@ func (r *integerRun) strips(win window) bool {
 	channels, groups := r.xs[1], len(offsets)
 	r.Parallel(r.xs[0]*channels, work(r.pos, groups), func(lo, hi int) {
 		vectors := scratch[uint8](r.Call, high+1, fours, 64)
+		// Vectors begin at multiples of 64 bytes, the cache's lines: a load across two of them
+		// takes longer.
 		vectors = vectors[-uintptr(unsafe.Pointer(&vectors[0]))&63:]
 		fillRange(vectors, r.pad^r.flip)
 		for lo < hi {

@@ -56,7 +56,8 @@ func newDepthToSpace(s *Spec) (Kernel, error) {
 	}, err
 }
 
-// newSpaceToDepth is the other way round.
+// newSpaceToDepth is the other way round. Strides walk the input in the order of the output, seen
+// as six axes.
 func newSpaceToDepth(s *Spec) (Kernel, error) {
 	b, before, err := blocks(s, 28)
 	return func(c *Call) error {

@@ -38,13 +38,17 @@ type planes[T number] struct {
 	to, from []T
 }
 
+// newPlanes: x has shape xs, [n, channels, axes...], and o has planes of shape sp for as many
+// channels.
 func newPlanes[T number](c *Call, o, x []T, xs, sp []int, w window) *planes[T] {
 	p := try.Get(newPhases(w, xs[2:], sp))
 	return &planes[T]{c: c, phases: p, n: xs[0] * xs[1], to: o, from: x}
 }
 
 // each goes from plane to plane: taps fills a run over all outputs from the plane's phases, in
-// which pad is outside the plane, and done finishes the outputs.
+// which pad is outside the plane, and done finishes the outputs. Threads divide the planes; each
+// has phases and a run of its own. The padding is written once, as all planes have it at the same
+// places.
 func (p *planes[T]) each(pad T, taps func(run, split []T, plane int),
 	done func(dst []T, plane int)) {
 	in, pos := p.in[0]*p.in[1], p.out[0]*p.out[1]

@@ -43,7 +43,8 @@ func saturationOf(d onnx.DType, zero float64) saturation {
 	return saturation{lo: float32(lo - zero), hi: float32(hi - zero), zero: int32(zero)}
 }
 
-// byte is the quantum that a number is nearest to, half to even.
+// byte is the quantum that a number is nearest to, half to even. The zero point is added after
+// rounding, in whole numbers, so that it moves no half.
 func (s saturation) byte(v float32) uint8 {
 	if !(v > s.lo) {
 		v = s.lo
@@ -62,6 +63,7 @@ type quantum struct {
 	flip  uint8
 }
 
+// quantumOf is that of a type of bytes: Int8 or Uint8.
 func quantumOf(d onnx.DType, scale, zero float64) quantum {
 	q := quantum{scale: float32(scale), zero: int32(zero)}
 	if d == onnx.Int8 {
@@ -70,6 +72,7 @@ func quantumOf(d onnx.DType, scale, zero float64) quantum {
 	return q
 }
 
+// value is exact but for one rounding, as the difference has nine bits.
 func (q quantum) value(b uint8) float32 {
 	return float32(float32(int32(b^q.flip)-q.zero) * q.scale)
 }
@@ -100,7 +103,8 @@ func weightsOf(size int, a []int8) []int8 {
 // dotsGo sums the products of four bytes a step, signed ones of a, [steps, dotFilters, 4], and
 // unsigned ones of b, [columns, 4] at each offset: sums of 32 bits that wrap around. Their quanta
 // go to rows of c that are stride bytes apart, or they do themselves, in the processor's order of
-// bytes.
+// bytes. An int32 holds the sums of 2^16 products of bytes, 255 · 128 each, without wrapping
+// around.
 func dotsGo(d *dotSums, a []int8, b []uint8, offsets []int, channel, filters, cols int,
 	c []uint8, stride int) {
 	var sums [dotColumns]int32
@@ -140,6 +144,7 @@ type gathering struct {
 	offsets              []int
 }
 
+// gatherGo copies the lines of every tap: taps · lines · n bytes.
 func (g *gathering) gatherGo(dst, src []uint8) {
 	for t, off := range g.offsets {
 		copyLinesGo(dst[t*g.step:], src[off:], g.lines, g.n, g.n, g.from)
@@ -198,7 +203,8 @@ type depthTaps struct {
 	flip         uint8
 }
 
-// depthPlaneGo sets dst to the quantised sums of a plane.
+// depthPlaneGo sets dst to the quantised sums of a plane. Weights of 0 are skipped: they fill
+// groups of four up, and their bytes may lie beyond the plane.
 func depthPlaneGo(d *depthTaps, dst, src []uint8, weights []int8, start int32,
 	scale float32, s saturation) {
 	for y := range d.lines {
@@ -246,7 +252,7 @@ func lookUpGo(dst, src []uint8, table *[256]uint8) {
 }
 
 // tapMaximaBytesGo sets dst[i] to the largest src[offsets[t] + i] of bytes that are unsigned once
-// they are flipped.
+// they are flipped. Bytes stay as they are stored; the flip serves the comparison alone.
 func tapMaximaBytesGo(dst, src []uint8, offsets []int, flip uint8) {
 	copy(dst, src[offsets[0]:])
 	for _, off := range offsets[1:] {

@@ -10,6 +10,7 @@ import (
 // it. BMI2, which masks of columns take, may be hidden by a hypervisor or by GODEBUG.
 var haveDots = dotsThere()
 
+// dotsThere asks for every extension that the kernels of bytes in AVX-512 use.
 func dotsThere() bool {
 	return haveAVX512 && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512VNNI &&
 		cpu.X86.HasAVX512VBMI && cpu.X86.HasBMI2
@@ -30,6 +31,7 @@ func dotBytes() int {
 	return depthBytes()
 }
 
+// Words are for AVX2, which multiplies pairs of 16 bits: products of bytes would saturate there.
 func depthBytes() int {
 	if haveDots || !haveWords {
 		return 1
@@ -67,6 +69,7 @@ func dots(d *dotSums, a []int8, b []uint8, offsets []int, channel, filters, cols
 	high := (filters + dotFilters - 1) / dotFilters * dotFilters
 	_, _, _ = a[len(offsets)*4*high*dotBytes()-1], d.start[channel+high-1], d.scale[channel+high-1]
 	_ = b[d.furthest+4*((cols+15)&^15)-1]
+	// Assembly checks no bounds: the furthest elements of each operand are looked at first.
 	last := (filters-1)*stride + cols
 	if d.whole {
 		t.scale, last = nil, last+3*cols
@@ -114,7 +117,9 @@ type rowTile struct {
 	saturation
 }
 
-// dotRows multiplies rows of x, of unsigned bytes in whole quads, by a panel of columns.
+// dotRows multiplies rows of x, of unsigned bytes in whole quads, by a panel of columns. Rows are
+// done eight at a time; the last eight may overlap those before, which writes the same numbers
+// twice.
 func dotRows(r *integerRun, x []uint8, panel, first, rows int) {
 	wide, from := (r.channels+3)/4*4, panel*dotColumns
 	cols := min(dotColumns, r.filters-from)
@@ -186,7 +191,7 @@ func (g *gathering) gather(dst, src []uint8) {
 //go:noescape
 func linesZ(lines, n int, dst, src *uint8, to, from, taps int, offsets *int, step int)
 
-// copy is copyGo.
+// copy is copyGo. odd may be nil where h.odds is 0.
 func (h *byTurns) copy(even, odd, src []uint8) {
 	if !haveDots || h.lines < 1 {
 		h.copyGo(even, odd, src)
@@ -339,7 +344,7 @@ func quantizeZ(n int, dst *uint8, src *float32, scale, lo, hi float32, zero int3
 //go:noescape
 func dequantizeZ(n int, dst *float32, src *uint8, scale float32, zero int32, flip uint32)
 
-// lookUp sets dst to the table's entries for src.
+// lookUp sets dst to the table's entries for src. dst may be src.
 func lookUp(dst, src []uint8, table *[256]uint8) {
 	done := inVectors(len(src), 64)
 	if done == 0 {

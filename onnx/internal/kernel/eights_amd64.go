@@ -4,7 +4,7 @@ package kernel
 func haveEights() bool { return havePanels }
 
 // run sweeps the window down both strips; products are rounded before they are added where steps is
-// set.
+// set. Sizes are 3 and 5, strides 1 and 2: newSweeps takes no others here.
 func (a *eightSweep) run(size, stride int, steps bool) {
 	switch by := size*10 + stride; {
 	case by == 31 && steps:

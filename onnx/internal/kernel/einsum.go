@@ -24,6 +24,7 @@ type einsumSpec struct {
 	out   string
 }
 
+// newEinsum parses the equation once; sizes and the order of products are a call's.
 func newEinsum(s *Spec) (Kernel, error) {
 	equation := s.str("equation")
 	var e einsumSpec
@@ -38,6 +39,10 @@ func newEinsum(s *Spec) (Kernel, error) {
 }
 
 // einsum is the kernel for one element type. It is no part of its callers' code.
+//
+// Letters of size 1 take no part, and one of size 0 makes all sums 0. A product of two operands may
+// have as many elements as all inputs and the output together: intermediate values stay in
+// proportion to those.
 //
 //go:noinline
 func einsum(e einsumSpec, multiply Kernel, sum summing) Kernel {
@@ -76,6 +81,7 @@ type einsumView struct {
 	own    bool // whether the call made the numbers for this operand alone
 }
 
+// has reports whether the operand depends on a letter.
 func (v einsumView) has(r rune) bool { return v.stride[r] != 0 }
 
 // summing writes the sums of the products of operands vs to o: each over n positions, the last of
@@ -93,7 +99,8 @@ type einsumRun struct {
 	letters, out string       // those of sizes above 1; the result's first
 }
 
-// view has a diagonal for a letter that a term repeats.
+// view has a diagonal for a letter that a term repeats. Its stride is the sum of those of both
+// axes.
 func (s *einsumRun) view(t *onnx.Tensor, term string) einsumView {
 	v, own := einsumView{data: t.Data, stride: map[rune]int{}}, strides(t.Shape)
 	for k, r := range term {
@@ -107,6 +114,7 @@ func (s *einsumRun) view(t *onnx.Tensor, term string) einsumView {
 	return v
 }
 
+// chosen are the letters for which f holds, the result's first, in one order for all operands.
 func (s *einsumRun) chosen(f func(r rune) bool) string {
 	return strings.Map(func(r rune) rune {
 		if f(r) {
@@ -116,6 +124,7 @@ func (s *einsumRun) chosen(f func(r rune) bool) string {
 	}, s.letters)
 }
 
+// sizes are the shape of a dense tensor with these letters for axes.
 func (s *einsumRun) sizes(letters string) []int {
 	dims := make([]int, 0, len(letters))
 	for _, r := range letters {
@@ -140,12 +149,14 @@ func (s *einsumRun) needed(vs ...einsumView) string {
 	})
 }
 
-// pairWindow is how many operands, the first, the next pair is chosen among.
+// pairWindow is how many operands, the first, the next pair is chosen among. It bounds the search
+// to 28 pairs a step, however many operands a hostile equation has.
 const pairWindow = 8
 
 // contract takes two operands after the other, those of least work whose product has at most `most`
 // elements, after sums over the letters that one operand alone has. Where there is no such pair,
-// all operands that are left are multiplied at once.
+// all operands that are left are multiplied at once. It is greedy: the best order of all is a
+// search that grows exponentially with the operands.
 func (s *einsumRun) contract(vs []einsumView, most float64) einsumView {
 	if len(vs) == 1 {
 		return s.loop(vs, s.out)
@@ -187,7 +198,8 @@ func (s *einsumRun) cost(a, b einsumView) (work, made float64) {
 	return work, made
 }
 
-// replace returns v, which has taken the place of others, whose memory is given back.
+// replace returns v, which has taken the place of others, whose memory is given back. The uses of
+// letters are counted anew for the operands that are left.
 func (s *einsumRun) replace(v einsumView, others ...einsumView) einsumView {
 	for r := range v.stride {
 		s.uses[r]++
@@ -203,6 +215,7 @@ func (s *einsumRun) replace(v einsumView, others ...einsumView) einsumView {
 	return v
 }
 
+// drop gives memory of the call back to the pool before the call ends.
 func (s *einsumRun) drop(b any) {
 	s.c.take(b)
 	s.c.env.Pool.Put(b)
@@ -213,6 +226,8 @@ func (s *einsumRun) drop(b any) {
 const smallProduct = 64
 
 // pair is the product of two operands, summed over the letters that are not kept, which both have.
+// It is a batched matrix product: letters of both that are kept are its batch, those of one its
+// rows or columns, and the rest its inner axis.
 func (s *einsumRun) pair(a, b einsumView, keep string) einsumView {
 	var batch, left, right string
 	for _, r := range keep {
@@ -244,7 +259,8 @@ func (s *einsumRun) pair(a, b einsumView, keep string) einsumView {
 	return v
 }
 
-// matrices multiplies as MatMul does.
+// matrices multiplies as MatMul does. The call's inputs are replaced meanwhile, as MatMul reads
+// them there.
 func (s *einsumRun) matrices(a, b *onnx.Tensor) any {
 	c, in := s.c, s.c.In
 	defer func() { c.In = in }()
@@ -284,11 +300,13 @@ func (s *einsumRun) ordered(v einsumView, letters string) (x any, copied bool) {
 	return x, true
 }
 
+// memory is of all positions of letters, with arbitrary contents.
 func (s *einsumRun) memory(letters string) any {
 	return try.Get(s.c.buffer(s.dtype, s.elements(letters)))
 }
 
 // loop is the product of operands, position by position, summed over the letters that are not kept.
+// It costs operands times positions of all their letters, and makes no intermediate values.
 func (s *einsumRun) loop(vs []einsumView, keep string) einsumView {
 	inner := s.chosen(func(r rune) bool {
 		return !strings.ContainsRune(keep, r) &&
@@ -303,7 +321,8 @@ func (s *einsumRun) loop(vs []einsumView, keep string) einsumView {
 	return s.dense(o, keep)
 }
 
-// sumOver is the [summing] of numbers of type T.
+// sumOver is the [summing] of numbers of type T. A sum is taken in T in row-major order of the
+// letters, by one thread. It looks in between whether the run is to end.
 func sumOver[T number](c *Call, o any, vs []einsumView, n int, dims []int, st [][]int) {
 	out, in := o.([]T), make([][]T, len(vs))
 	for j, v := range vs {
@@ -332,7 +351,8 @@ func sumOver[T number](c *Call, o any, vs []einsumView, n int, dims []int, st []
 	})
 }
 
-// expand gives the axes of an ellipsis letters of their own, '0' + distance from the right.
+// expand gives the axes of an ellipsis letters of their own, '0' + distance from the right. The
+// first of n axes is '0' + n, so that axes align at the right as in broadcasting.
 func (e einsumSpec) expand(c *Call) (terms []string, out string) {
 	dots := func(t string, n int) string {
 		letters := ""

@@ -172,7 +172,8 @@ func evenTanh(x float64) float64 {
 // evenSigmoid is 1 / (1 + e^-x); [evenExpm1Parts] holds the exponent to where it is finite.
 func evenSigmoid(x float64) float64 { return 1 / (1 + evenExp(-x)) }
 
-// evenSoftplus is log(1 + e^x) = max(x, 0) + log(1 + e^-|x|), whose exponential is at most 1.
+// evenSoftplus is log(1 + e^x) = max(x, 0) + log(1 + e^-|x|), whose exponential is at most 1. No
+// digits are lost for large negative x, where it is e^x.
 func evenSoftplus(x float64) float64 { return max(x, 0) + evenLog1p(evenExp(-math.Abs(x))) }
 
 // erfEnd is from where on erf is 1 in float32.

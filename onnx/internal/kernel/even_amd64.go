@@ -1,6 +1,7 @@
 package kernel
 
-// row replaces numbers by those of the curve, to the bit.
+// row replaces numbers by those of the curve, to the bit. It is elementwise: a number's result does
+// not depend on where it stands.
 func (f evenCurve) row(x []float64) {
 	if !havePanels {
 		f.slowly(x)
@@ -17,6 +18,7 @@ func (f evenCurve) row(x []float64) {
 	}
 }
 
+// vectors is row of a multiple of eight numbers, at least eight.
 func (f evenCurve) vectors(x []float64) {
 	if f == evenErfs {
 		evenErfY(len(x), &x[0], &erfSeries[0], len(erfSeries)-1)

@@ -14,6 +14,8 @@ func init() {
 	)
 }
 
+// newExpand: a size of 1 in `shape` keeps the input's, since broadcasting goes both ways. The
+// result may thus be larger than `shape` says.
 func newExpand(*Spec) (Kernel, error) {
 	return func(c *Call) error {
 		dims := try.Get(ints(c.In[1]))
@@ -40,6 +42,7 @@ func newTile(*Spec) (Kernel, error) {
 		shape, st := make([]int, len(in)), strides(in)
 		var dims, stride []int
 		for k, d := range in {
+			// So bounded, d · repeats_k cannot overflow before the result's size is checked.
 			if repeats[k] < 0 || (d > 0 && int64(repeats[k]) > maxTensorBytes/int64(d)) {
 				return fmt.Errorf("repeats %v is out of range for shape %v", repeats, in)
 			}

@@ -13,7 +13,9 @@ import (
 )
 
 // transform is a Fourier transform of one length, of n log n operations whatever its factors are.
-// Its memory is the pool's, and it ends where the run is to end.
+// Its memory is the pool's, and it ends where the run is to end. X_k = sum_j x_j exp(-2πijk/n), in
+// float64. Short lengths of small factors go through gonum. Of the others, powers of two go through
+// radix 2 and the rest through Bluestein's chirp (1970).
 type transform struct {
 	c              *Call
 	line           []complex128      // is transformed in place
@@ -27,6 +29,8 @@ type transform struct {
 // largest factor and without a look at whether the run is to end.
 const smallLength, smallFactor = 1 << 16, 64
 
+// newTransform readies the tables for lines of n numbers, n >= 1. They live until the kernel
+// returns and serve any number of lines, one after another.
 func newTransform(c *Call, n int) *transform {
 	t := &transform{c: c, line: c.complexes(n)}
 	if n <= smallLength && largestFactor(n) <= smallFactor {
@@ -50,9 +54,12 @@ func newTransform(c *Call, n int) *transform {
 	clear(t.filter)
 	c.pieces(0, n, 64, func(lo, hi int) {
 		for k := lo; k < hi; k++ {
+			// exp(-πik²/n) has period 2n in k²: the remainder keeps the angle small, and so its
+			// rounding.
 			turn := uint64(k) * uint64(k) % uint64(2*n)
 			t.chirp[k] = cmplx.Rect(1, -math.Pi*float64(turn)/float64(n))
 			t.filter[k] = cmplx.Conj(t.chirp[k])
+			// The filter is even, and wraps around as a circular convolution reads it.
 			t.filter[(size-k)%size] = t.filter[k]
 		}
 	})
@@ -60,7 +67,9 @@ func newTransform(c *Call, n int) *transform {
 	return t
 }
 
-// run transforms the line. The inverse is the conjugate of the conjugate's transform, over n.
+// run transforms the line. The inverse is the conjugate of the conjugate's transform, over n. The
+// line holds the result afterwards. It is the inverse that is divided by n, as the DFT operator has
+// it.
 func (t *transform) run(inverse bool) {
 	t.c.check()
 	n := float64(len(t.line))
@@ -98,6 +107,7 @@ func (t *transform) bluestein() {
 	})
 }
 
+// each sets x_k to f(k, x_k) in order, and looks in between whether the run is to end.
 func (t *transform) each(x []complex128, f func(k int, v complex128) complex128) {
 	t.c.pieces(0, len(x), 16, func(lo, hi int) {
 		for k := lo; k < hi; k++ {
@@ -106,7 +116,9 @@ func (t *transform) each(x []complex128, f func(k int, v complex128) complex128)
 	})
 }
 
-// radix2 transforms x, of as many numbers as there are roots, twice over.
+// radix2 transforms x, of as many numbers as there are roots, twice over. It is Cooley and Tukey's
+// decimation in time, in place: bit-reversed order first, then log2 n rounds of butterflies a + wb,
+// a - wb. It does not divide by the length.
 func (t *transform) radix2(x []complex128) {
 	shift := bits.LeadingZeros64(uint64(len(x))) + 1
 	t.c.pieces(0, len(x), 16, func(lo, hi int) {
@@ -141,7 +153,8 @@ func largestFactor(n int) int {
 	return max(most, n)
 }
 
-// complexes is memory of n complex numbers, with arbitrary contents, until the kernel returns.
+// complexes is memory of n complex numbers, with arbitrary contents, until the kernel returns. It
+// reads pairs of float64 from the pool as complex128, which has the same layout: real part first.
 func (c *Call) complexes(n int) []complex128 {
 	parts := try.Get(c.buffer(onnx.Float64, 2*n)).([]float64)
 	return unsafe.Slice((*complex128)(unsafe.Pointer(unsafe.SliceData(parts))), n)

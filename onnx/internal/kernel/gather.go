@@ -42,6 +42,7 @@ func newGather(s *Spec) (Kernel, error) {
 		shape := append(append(append([]int{}, in[:ax]...), c.In[1].Shape...), in[ax+1:]...)
 		out := try.Get(c.New(0, c.In[0].DType, shape))
 		for j := range idx {
+			// ints gives a slice of the call's own, which may be changed.
 			idx[j] = try.Get(at(idx[j], in[ax]))
 		}
 		takeAlong(out, c.In[0], in, ax, idx)
@@ -49,7 +50,9 @@ func newGather(s *Spec) (Kernel, error) {
 	}, nil
 }
 
-// takeAlong sets out to the given positions on an axis of x, read as one of shape in.
+// takeAlong sets out to the given positions on an axis of x, read as one of shape in. Positions are
+// checked by the caller. in has as many elements as x, which may have another shape, as a flattened
+// one.
 func takeAlong(out, x *onnx.Tensor, in []int, axis int, positions []int) {
 	inner, n, move := product(in[axis+1:]), len(positions), movesOf(x.Data)
 	for o := range product(in[:axis]) {
@@ -60,7 +63,8 @@ func takeAlong(out, x *onnx.Tensor, in []int, axis int, positions []int) {
 }
 
 // elementOffset is the offset in a tensor of strides st of position i of a tensor of shape `shape`,
-// with coordinate `axis` replaced by v.
+// with coordinate `axis` replaced by v. It costs O(rank) divisions. The same strides serve although
+// shape may be smaller than the tensor's.
 func elementOffset(i int, shape, st []int, axis, v int) int {
 	off := v * st[axis]
 	for k := len(shape) - 1; k >= 0; k-- {
@@ -92,6 +96,7 @@ func newGatherElements(s *Spec) (Kernel, error) {
 }
 
 // elementShapes: indices have the input's rank, and no axis but `axis` is longer than the input's.
+// A bad axis ends the kernel by package try.
 func elementShapes(in, idx []int, axis int) error {
 	ax := try.Get(axisOf(axis, len(in)))
 	if len(in) != len(idx) {
@@ -109,6 +114,9 @@ func elementShapes(in, idx []int, axis int) error {
 // GatherND: batch_dims = 0; the last axis of indices [..., d] addresses axes batch.. of the input:
 //
 //	out = [indices_{<last}..., in_{batch+d}...]
+//
+// The first `batch` axes are common to both: item b of the indices addresses item b of the input.
+// Each row of d indices copies one block of the axes behind.
 func newGatherND(s *Spec) (Kernel, error) {
 	batch := s.int("batch_dims")
 	return func(c *Call) error {
@@ -128,6 +136,7 @@ func newGatherND(s *Spec) (Kernel, error) {
 		block, st, move := product(in[batch+d:]), strides(in), movesOf(out.Data)
 		rows, n := product(is[:len(is)-1]), product(is[batch:len(is)-1])
 		for r := 0; r < rows; r++ {
+			// r/n is the batch item of row r.
 			off := r / max(n, 1) * product(in[batch:])
 			for k := 0; k < d; k++ {
 				v := try.Get(at(idx[r*d+k], in[batch+k]))
@@ -140,7 +149,7 @@ func newGatherND(s *Spec) (Kernel, error) {
 }
 
 // Compress: keeps the slices along axis whose condition is true; without an axis, of the flattened
-// input.
+// input. A condition shorter than the axis drops the rest.
 func newCompress(s *Spec) (Kernel, error) {
 	flat := !s.hasAttr("axis")
 	axis := s.int("axis")

@@ -24,6 +24,8 @@ type gemmSpec struct {
 }
 
 // Opset 6: C is broadcast only where broadcast=1.
+//
+// newGemm6 compares C's rank alone before newGemm checks its sizes.
 func newGemm6(s *Spec) (Kernel, error) {
 	wide := s.bool("broadcast")
 	k := try.Get(newGemm(s))
@@ -35,6 +37,7 @@ func newGemm6(s *Spec) (Kernel, error) {
 	}, nil
 }
 
+// newGemm: integers take whole factors alone; with a fraction a result would have to be rounded.
 func newGemm(s *Spec) (Kernel, error) {
 	g := gemmSpec{alpha: s.float("alpha"), beta: s.float("beta"), ta: s.bool("transA"),
 		tb: s.bool("transB")}
@@ -66,7 +69,8 @@ func (g gemmSpec) shape(a, b []int) (m, n, k int) {
 	return m, n, k
 }
 
-// gemmStart makes the output holding beta C.
+// gemmStart makes the output holding beta C. It is 0 where C is left out or beta is 0, so that NaN
+// in C does not reach the output then. A C that would make the output larger is refused.
 func gemmStart[T number](c *Call, m, n int, beta T) []T {
 	shape := []int{m, n}
 	if c.in(2) != nil {
@@ -89,7 +93,9 @@ func gemmStart[T number](c *Call, m, n int, beta T) []T {
 	return o
 }
 
-// gemmFloat adds alpha A' B' to beta C. Where alpha is not 1, A is copied, times alpha.
+// gemmFloat adds alpha A' B' to beta C. Where alpha is not 1, A is copied, times alpha. r holds B
+// laid out for panels where it is constant; nil where it is not. The stride is at least 1, which
+// BLAS asks for of a matrix without columns too.
 func gemmFloat[T floating](g gemmSpec, r *right) Kernel {
 	return func(c *Call) error {
 		m, n, k := g.shape(c.In[0].Shape, c.In[1].Shape)
@@ -111,7 +117,8 @@ func gemmFloat[T floating](g gemmSpec, r *right) Kernel {
 }
 
 // gemmInt wraps around, as integers do. It takes O(m n k) steps and looks once a line whether the
-// run is to end.
+// run is to end. It is for exact results, not for speed: quantised operators have kernels of their
+// own.
 func gemmInt[T integer](g gemmSpec) Kernel {
 	return func(c *Call) error {
 		m, n, k := g.shape(c.In[0].Shape, c.In[1].Shape)

@@ -33,7 +33,8 @@ func newGridSample(s *Spec) (Kernel, error) {
 	return numeric(s, sampleGrid[float32](g), sampleGrid[float64](g))
 }
 
-// pixel is the position of a grid coordinate.
+// pixel is the position of a grid coordinate. With align_corners, -1 and 1 are the centres of the
+// outer pixels, else their outer edges.
 func (g gridSample) pixel(v float64, size int) float64 {
 	if g.align {
 		return (v + 1) * float64(size-1) / 2
@@ -41,7 +42,9 @@ func (g gridSample) pixel(v float64, size int) float64 {
 	return ((v+1)*float64(size) - 1) / 2
 }
 
-// reflect folds a position back between the borders.
+// reflect folds a position back between the borders. The borders are the outer pixels' centres with
+// align_corners, else their outer edges. The map is a triangle wave of period 2 (hi - lo). An axis
+// of one pixel, whose centres coincide, gives that pixel.
 func (g gridSample) reflect(v float64, size int) float64 {
 	lo, hi := -0.5, float64(size)-0.5
 	if g.align {
@@ -58,7 +61,8 @@ func (g gridSample) reflect(v float64, size int) float64 {
 	return lo + d
 }
 
-// index is the place of a whole position on an axis, outside of which it may lie.
+// index is the place of a whole position on an axis, outside of which it may lie. false says that
+// the place counts as zero and adds nothing.
 func (g gridSample) index(v float64, size int) (int, bool) {
 	switch g.padding {
 	case "zeros":
@@ -72,7 +76,8 @@ func (g gridSample) index(v float64, size int) (int, bool) {
 }
 
 // around are the whole positions, from the first on, that a position on an axis is made of, and
-// their weights.
+// their weights. For cubic weights the position stays as it is, and only the pixels around it are
+// moved inside by index: the weights thus depend on the distance alone.
 func (g gridSample) around(v float64, size int) (first float64, weight []float64) {
 	if g.mode != "bicubic" {
 		switch g.padding {
@@ -89,6 +94,8 @@ func (g gridSample) around(v float64, size int) (first float64, weight []float64
 	case "bilinear":
 		return first, []float64{1 - (v - first), v - first}
 	}
+	// Weights depend on the fraction v - first. Eight in an axis of 64 is far enough from the ends
+	// to have four pixels.
 	r := resizing{mode: "cubic", cubic: -0.75}
 	return first - 1, r.tapsAt(v-first+8, 64, 1).weight
 }
@@ -99,7 +106,9 @@ type corner struct {
 	weight float64
 }
 
-// corners replaces to by the elements that the value at a position of the grid is made of.
+// corners replaces to by the elements that the value at a position of the grid is made of. Weights
+// multiply over the axes, so r axes have up to 2^r elements, or 4^r with cubic weights. Elements of
+// weight 0 are left out: an infinite one there must not make the sum NaN.
 func (g gridSample) corners(to []corner, sizes []int, pixel func(axis int) float64) []corner {
 	to = append(to[:0], corner{0, 1})
 	for k, size := range sizes {
@@ -118,6 +127,8 @@ func (g gridSample) corners(to []corner, sizes []int, pixel func(axis int) float
 	return to
 }
 
+// sampleGrid finds the corners of a position once for all channels, and sums in float64. Threads
+// divide the batch.
 func sampleGrid[T floating](g gridSample) Kernel {
 	return func(c *Call) error {
 		xs, gs := c.In[0].Shape, c.In[1].Shape
@@ -135,6 +146,7 @@ func sampleGrid[T floating](g gridSample) Kernel {
 		if plane == 0 {
 			return fmt.Errorf("input of shape %v has nothing to sample", xs)
 		}
+		// NaN is no position, and rounding would leave a very far one no fraction for its weights.
 		for i := range grid {
 			if v := float64(grid[i]); v != v || math.Abs(v) > 1e9 {
 				return fmt.Errorf("the grid holds %v", v)

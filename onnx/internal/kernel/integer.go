@@ -13,7 +13,8 @@ import (
 // bytes takes 40 times as long as one of float32.
 func FastIntegers() bool { return haveDots || haveWords }
 
-// EnableIntegers has kernels of quantised operators work on bytes; see package integers.
+// EnableIntegers has kernels of quantised operators work on bytes; see package integers. It is
+// called once, before anything is prepared: the registry has no lock.
 func EnableIntegers() {
 	for name, with := range map[string]func(s *Spec, k Kernel) (Kernel, error){
 		"QuantizeLinear": quantizeRuns, "DequantizeLinear": dequantizeRuns, "MaxPool": maxOfBytes,
@@ -30,7 +31,7 @@ func EnableIntegers() {
 }
 
 // maxOfBytes is a MaxPool; k is run where it is none of bytes, where indices are wanted, or a
-// window lies in the padding.
+// window lies in the padding. A maximum of bytes is exact, so that both ways give the same.
 func maxOfBytes(s *Spec, k Kernel) (Kernel, error) {
 	d := s.In[0]
 	if !bytes.Has(d) {
@@ -70,7 +71,8 @@ type integerConv struct {
 	arranged atomic.Pointer[arrangement] // the last one
 }
 
-// transposed returns the bytes of a matrix [rows, cols] as those of one [cols, rows].
+// transposed returns the bytes of a matrix [rows, cols] as those of one [cols, rows]. The result is
+// new memory.
 func transposed(of any, rows, cols int) any {
 	if b, ok := of.([]int8); ok {
 		return transposedOf(b, rows, cols)
@@ -97,7 +99,7 @@ func (v *integerConv) across() int {
 }
 
 // requantized is the map from a convolution's sums to the output: by output channel, quanta of the
-// output in a quantum of the sums.
+// output in a quantum of the sums. scale is nil where sums are the output themselves, in int32.
 type requantized struct {
 	bias  []int32
 	scale func(channel int) float32
@@ -105,7 +107,8 @@ type requantized struct {
 }
 
 // product sets out, of bytes or of int32, to the convolution of x, whose zero point is zero; false
-// where the weights or the shapes are of another kind.
+// where the weights or the shapes are of another kind. Sums are of 32 bits and wrap around; out is
+// written whole where it returns true.
 func (v *integerConv) product(c *Call, x, w, wz *onnx.Tensor, zero int32, q *requantized,
 	out *onnx.Tensor, win window) bool {
 	if out.Len() == 0 {

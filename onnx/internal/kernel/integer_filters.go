@@ -7,7 +7,8 @@ import (
 )
 
 // constants keeps the weights, and their layout for products, where they are known and there is
-// room.
+// room. weights and zero are places among the node's inputs. Without constants each call lays its
+// weights out anew.
 func (v *integerConv) constants(s *Spec, weights, zero int) {
 	w := s.constant(weights)
 	if w == nil || len(w.Shape) < 2 || s.has(zero) && s.constant(zero) == nil ||
@@ -38,7 +39,7 @@ func bytesOf(t *onnx.Tensor) (b []uint8, flip uint8) {
 }
 
 // withoutZero returns the weights less their zero points, or nil where one of them is no signed
-// byte.
+// byte. A difference of bytes has nine bits, of which signed bytes hold eight.
 func withoutZero(w, zero *onnx.Tensor) []int8 {
 	b, flip := bytesOf(w)
 	q := quantum{zero: int32(flip), flip: flip}
@@ -60,7 +61,8 @@ func withoutZero(w, zero *onnx.Tensor) []int8 {
 	return out
 }
 
-// filters returns the weights as products read them; nil where they are no signed bytes.
+// filters returns the weights as products read them; nil where they are no signed bytes. Kept
+// weights are laid out at the first call, once for all goroutines.
 func (v *integerConv) filters(w, zero *onnx.Tensor) *byteFilters {
 	if w == nil {
 		return nil
@@ -73,7 +75,7 @@ func (v *integerConv) filters(w, zero *onnx.Tensor) *byteFilters {
 }
 
 // pack lays out weights; nil where products cannot go over them, which are of one or two spatial
-// axes.
+// axes. Channels are filled up to four and filters to whole panels, with weights of zeros.
 func (v *integerConv) pack(w, zero *onnx.Tensor) *byteFilters {
 	if v.columns {
 		shape := []int{w.Shape[1], w.Shape[0], 1}

@@ -10,7 +10,8 @@ import (
 	"fmp/onnx/internal/try"
 )
 
-// newIntegerMatMul is for a matrix of constant columns: the filters of a convolution of one tap.
+// newIntegerMatMul is for a matrix of constant columns: the filters of a convolution of one tap. A
+// Gemm with transB has its weights as rows already.
 func newIntegerMatMul(s *Spec, weights, zero int) *integerConv {
 	v := &integerConv{group: 1, matrix: true, columns: s.Node.Op != "Gemm" || !s.bool("transB")}
 	v.constants(s, weights, zero)
@@ -50,6 +51,8 @@ func (v *integerConv) matMul(c *Call, a, b, zb *onnx.Tensor, zero int32, q *requ
 // operands are the places of the inputs of an operator on bytes.
 type operands struct{ a, b, za, zb int }
 
+// operandsOf: the Integer operators have a, b and their zero points; all others have scales
+// between.
 func operandsOf(op string) operands {
 	if op == "ConvInteger" || op == "MatMulInteger" {
 		return operands{0, 1, 2, 3}
@@ -80,7 +83,7 @@ func (o operands) output(c *Call, d onnx.DType, shape []int,
 func nearest(v float32) float32 { return float32(math.RoundToEven(float64(v))) }
 
 // fit reports whether zero points, scales and a bias are of as many numbers as there are filters,
-// or of one.
+// or of one. in(i) is nil where input i is left out.
 func (o operands) fit(in func(int) *onnx.Tensor, filters int) bool {
 	one := func(i int) bool { return in(i) == nil || in(i).Len() == 1 }
 	some := func(i int) bool {
@@ -95,7 +98,8 @@ func (o operands) fit(in func(int) *onnx.Tensor, filters int) bool {
 }
 
 // convOfBytes is a ConvInteger, a QLinearConv, or a Conv with a QLinearConv's inputs; k is run
-// where it is of another kind, and may be nil.
+// where it is of another kind, and may be nil. Without k an operator whose weights are not constant
+// signed bytes is refused when it is prepared.
 func convOfBytes(s *Spec, k Kernel) (Kernel, error) {
 	win, group := newGroups(s)
 	o, d, then := operandsOf(s.Node.Op), s.Out[0], newAfter(s)
@@ -192,7 +196,7 @@ func dequantizeRuns(s *Spec, k Kernel) (Kernel, error) {
 }
 
 // runs calls f on the runs of the input that have one scale and zero point, or runs k where they
-// are by block or do not match.
+// are by block or do not match. A run is all numbers, or those behind one position of the axis.
 func (q quantization) runs(c *Call, k Kernel, d onnx.DType,
 	f func(to, from *onnx.Tensor, lo, hi int, scale, zero float64)) error {
 	x, scale, zero := c.In[0], c.In[1], c.in(2)

@@ -7,7 +7,9 @@ import (
 	"fmp/onnx"
 )
 
-// starts computes the numbers that sums start from, and their quanta.
+// starts computes the numbers that sums start from, and their quanta. sum w (x - zero) = sum w x -
+// zero sum w: the second part, and the bias, are where sums start. zero is that of the flipped
+// bytes.
 func (r *integerRun) starts(q *requantized, zero int32) {
 	n := r.group * r.high
 	r.sums = dotSums{start: scratch[int32](r.Call, n), scale: scratch[float32](r.Call, n),
@@ -64,7 +66,9 @@ type arrangement struct {
 // and those that no cache holds are no faster to go over.
 const gatheredBytes = 4 << 20
 
-// arrange makes the run's arrangement, or takes that of the run before.
+// arrange makes the run's arrangement, or takes that of the run before. An arrangement depends on
+// shapes alone and is only read once it is made. Calls at a time may each make one; the last is
+// kept.
 func (v *integerConv) arrange(r *integerRun, win window) (err error) {
 	a := v.arranged.Load()
 	if a != nil && v.weights != nil && slices.Equal(a.x, r.xs) && slices.Equal(a.out, r.sp) {
@@ -107,7 +111,8 @@ func (v *integerConv) arrange(r *integerRun, win window) (err error) {
 	return nil
 }
 
-// interleaved writes the planes of image n, four channels of a group side by side.
+// interleaved writes the planes of image n, four channels of a group side by side. Four bytes side
+// by side are one step of the products: channels beyond the last count by weights of zeros.
 func (r *integerRun) interleaved(to []uint8, n int) {
 	quads := (r.channels + 3) / 4
 	if r.last {
@@ -157,7 +162,8 @@ func (r *integerRun) interleaved(to []uint8, n int) {
 	})
 }
 
-// bytesOfWords is the memory of w, which may be empty.
+// bytesOfWords is the memory of w, which may be empty. It shares w's memory, in the machine's order
+// of bytes.
 func bytesOfWords(w []int32) []uint8 {
 	return unsafe.Slice((*uint8)(unsafe.Pointer(unsafe.SliceData(w))), 4*len(w))
 }
@@ -222,7 +228,8 @@ func (r *integerRun) tiles() {
 	}
 }
 
-// rows computes a product of rows that are read as they lie, each beside panels of columns.
+// rows computes a product of rows that are read as they lie, each beside panels of columns. Rows of
+// x are the channels themselves, so that nothing is interleaved.
 func (r *integerRun) rows() {
 	x, wide := r.x, (r.channels+3)/4*4
 	if r.flip != 0 || wide != r.channels { // the weights of elements after a row are zeros
@@ -273,7 +280,8 @@ func (r *integerRun) compact(planes, tile []uint8, rows, p0, p1 int) {
 	}
 }
 
-// depthwise convolves every channel with its own window.
+// depthwise convolves every channel with its own window. It is false where the padded plane would
+// have too many elements, and nothing is written then.
 func (r *integerRun) depthwise(win window) bool {
 	// The padded plane is that of a window which goes on by one.
 	steps := win

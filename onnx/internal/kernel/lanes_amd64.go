@@ -43,7 +43,8 @@ const (
 )
 
 // layTiles returns the lanes of an item's tiles, those of the item before where they are the same;
-// nil without AVX-512.
+// nil without AVX-512. They depend on shapes alone, so that all channels of an item share them. The
+// memory of l is used again.
 func layTiles(i winogradItem, l *tileLanes) *tileLanes {
 	if !haveAVX512 || l != nil && l.first == i.first && l.last == i.last && l.n == i.n {
 		return l
@@ -82,7 +83,8 @@ type laying struct {
 }
 
 // place returns the place and the first lane of count tiles of a line that span some lanes; they go
-// on with the line before, or share a vector with another piece, where there is room.
+// on with the line before, or share a vector with another piece, where there is room. A group ends
+// where it has sixteen tiles, or where none of its four places has room.
 func (l *laying) place(line, count, span int) (from, base int) {
 	wide := l.i.v.xs[3]
 	if l.tiles+count > lanesAll {
@@ -140,7 +142,8 @@ func (l *laying) piece(n, line, at, count, left, right, outs int) {
 	l.tiles += count
 }
 
-// end adds the group, if it has tiles, and begins the next.
+// end adds the group, if it has tiles, and begins the next. Sources that groups have in common are
+// kept once.
 func (l *laying) end() {
 	if l.tiles == 0 {
 		return
@@ -161,7 +164,8 @@ func (l *laying) end() {
 }
 
 // in sets v to Bᵀ d B of all tiles, for a channel whose plane of the first image is at the
-// beginning of x. Rows of v get up to fifteen numbers more.
+// beginning of x. Rows of v get up to fifteen numbers more. apart is from one of the 16 elements of
+// a tile to the next, in numbers; wide is the length of a line of x.
 func (l *tileLanes) in(v []float32, apart int, x []float32, wide int) {
 	last := &l.groups[len(l.groups)-1]
 	_, _ = v[15*apart+last.at+lanesAll-1], x[:l.reads]

@@ -33,10 +33,12 @@ func newNot(*Spec) (Kernel, error) {
 	return unaryOf(1, func(v bool) bool { return !v }), nil
 }
 
+// newBitwise computes narrow integers in 64 bits; cutting them afterwards is exact for these four.
 func newBitwise(s *Spec) (Kernel, error) {
 	return numeric(s, nil, nil, bitwise[int64](s.Node.Op), bitwise[uint64](s.Node.Op))
 }
 
+// bitwise is the row function of one of four operators, chosen when the node is prepared.
 func bitwise[T integer](op string) Kernel {
 	switch op {
 	case "BitwiseAnd":
@@ -50,7 +52,8 @@ func bitwise[T integer](op string) Kernel {
 }
 
 // BitShift: direction "LEFT" or "RIGHT" (no default). Shifting by the width or more, or by less
-// than nothing, leaves 0, or -1 of a negative number to the right.
+// than nothing, leaves 0, or -1 of a negative number to the right. Types of fewer bits are shifted
+// in 64 bits and cut, which gives the same.
 func newBitShift(s *Spec) (Kernel, error) {
 	switch dir := s.str("direction"); dir {
 	case "LEFT":

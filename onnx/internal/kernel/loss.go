@@ -14,7 +14,8 @@ import (
 //	l[n, d] = -weights[label] · logp[n, label, d], 0 where label = ignore_index
 //	mean    = sum l / sum weights[label]
 //
-// The second takes logp = log softmax over c of its scores, and gives it as output 1.
+// The second takes logp = log softmax over c of its scores, and gives it as output 1. newLoss: an
+// absent ignore_index differs from 0, which is a class.
 func newLoss(soft bool) func(*Spec) (Kernel, error) {
 	return func(s *Spec) (Kernel, error) {
 		l := lossSpec{soft: soft, reduction: s.str("reduction"), ignores: s.hasAttr("ignore_index"),
@@ -32,6 +33,9 @@ type lossSpec struct {
 }
 
 // A mean over labels of which none counts is NaN.
+//
+// loss sums in float64, in the order of the labels. An ignored label may lie outside the classes;
+// any other outside is an error.
 func loss[T floating](l lossSpec) Kernel {
 	return func(c *Call) error {
 		xs := c.In[0].Shape
@@ -55,6 +59,7 @@ func loss[T floating](l lossSpec) Kernel {
 			logp := data[T](t)
 			row := make([]float64, n)
 			for i := range labels {
+				// Classes are the second axis: those of label i are `inner` elements apart.
 				at := i/max(inner, 1)*n*inner + i%max(inner, 1)
 				for k := range row {
 					row[k] = float64(x[at+k*inner])

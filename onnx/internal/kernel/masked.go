@@ -3,7 +3,8 @@ package kernel
 // maskedTaps is a window on planes of one or two axes for vectors of outputs that run through the
 // lines of a plane without a gap: masks keep a tap from the outputs for which it lies in the
 // padding, so that planes need no copy with padding. A stride is met by phases as [phases] has
-// them, without padding either, whose lines are as long as the output's.
+// them, without padding either, whose lines are as long as the output's. A tap in the padding adds
+// nothing, which for finite weights is the same sum as with a zero there.
 type maskedTaps struct {
 	in, out [2]int
 	stride  [2]int
@@ -25,7 +26,8 @@ const (
 )
 
 // newMaskedTaps returns nil where lines of the input do not lie as the output's do, or masks would
-// be large.
+// be large. in and out are the sizes of the spatial axes. Its cost is taps times outputs of a
+// plane; the result depends on shapes alone and may be shared by threads, which only read it.
 func newMaskedTaps(w window, in, out []int) *maskedTaps {
 	m := &maskedTaps{in: planar(in, 1), out: planar(out, 1), stride: planar(w.stride, 1)}
 	size, dilation, begin := planar(w.size, 1), planar(w.dilation, 1), planar(w.begin, 0)
@@ -38,6 +40,8 @@ func newMaskedTaps(w window, in, out []int) *maskedTaps {
 		return nil
 	}
 	type reach struct{ remainder, shift int }
+	// Tap i of output o reads the input at o stride + i dilation - begin: place o + shift of the
+	// phase of that remainder.
 	taps := func(axis, i int) reach {
 		at := i*dilation[axis] - begin[axis]
 		r := ((at % m.stride[axis]) + m.stride[axis]) % m.stride[axis]
@@ -85,7 +89,8 @@ func planar(v []int, fill int) (two [2]int) {
 	return two
 }
 
-// part returns the phase of two remainders.
+// part returns the phase of two remainders. It adds the phase where no tap has read it so far:
+// phases that no tap reads take no memory.
 func (m *maskedTaps) part(line, column int) maskedPart {
 	for _, p := range m.split {
 		if p.line == line && p.column == column {
@@ -100,7 +105,9 @@ func (m *maskedTaps) part(line, column int) maskedPart {
 	return p
 }
 
-// phases writes a plane's phases to dst.
+// phases writes a plane's phases to dst. Lines of a phase are as far apart as the output's. Numbers
+// between them are left as they are: masks keep every tap from them. With a stride of 2, two phases
+// of one remainder of lines are split in one pass.
 func (m *maskedTaps) phases(dst, plane []float32) {
 	for i := 0; i < len(m.split); i++ {
 		p := m.split[i]

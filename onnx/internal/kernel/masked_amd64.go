@@ -4,7 +4,8 @@ package kernel
 func haveMasks() bool { return haveAVX512 }
 
 // tapSumsMasked sets dst to the finished sums of weights times the elements of src that the taps of
-// m read.
+// m read. Offsets may lie before src or behind it: masks keep loads from the elements that are not
+// there.
 func tapSumsMasked(m *maskedTaps, dst, src, weights []float32, f *finishing) {
 	groups := (len(dst) + maskedGroup - 1) / maskedGroup
 	_, _ = weights[len(m.offsets)-1], m.masks[groups*(len(m.offsets)+1)*4-1]

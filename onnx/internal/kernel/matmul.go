@@ -17,6 +17,8 @@ func init() {
 	register(Def{Op: "MatMul", Since: 1, Half: true, New: newMatMul})
 }
 
+// newMatMul lays a constant B of float32 out once, and may take on the nodes that follow line by
+// line.
 func newMatMul(s *Spec) (Kernel, error) {
 	return numeric(s, matMulFloat[float32](newRight(s, 1, false), newLines(s)),
 		matMulFloat[float64](nil, &lines{}),
@@ -32,7 +34,8 @@ type matMulPlan struct {
 	oneB    bool  // b has no batch axes: the product is one matrix product of a's stacked rows
 }
 
-// planMatMul fits two shapes to each other; an error names them.
+// planMatMul fits two shapes to each other; an error names them. It costs O(rank) and is made anew
+// for every call, since shapes may change.
 func planMatMul(as, bs []int) (p matMulPlan, err error) {
 	if len(as) == 0 || len(bs) == 0 {
 		return p, fmt.Errorf("shapes %v and %v: a scalar cannot be multiplied as a matrix", as, bs)
@@ -64,6 +67,7 @@ func planMatMul(as, bs []int) (p matMulPlan, err error) {
 	return p, nil
 }
 
+// matMulFloat is the kernel of type T; r and l serve only products of one matrix b.
 func matMulFloat[T floating](r *right, l *lines) Kernel {
 	return func(c *Call) error { return matMul[T](c, r, l) }
 }
@@ -90,6 +94,7 @@ func matMul[T floating](c *Call, r *right, l *lines) error {
 		}
 		return nil
 	}
+	// All batches are of one size, so that one choice serves them all.
 	inPanels := panels(p.m, p.n, p.k)
 	fresh := inPanels && c.In[0].DType == onnx.Float32
 	if !fresh {
@@ -108,7 +113,8 @@ func matMul[T floating](c *Call, r *right, l *lines) error {
 	return nil
 }
 
-// matMulInt wraps around, as integers do, and looks once a line whether the run is to end.
+// matMulInt wraps around, as integers do, and looks once a line whether the run is to end. The
+// loops run over k before columns, so that rows of b and of the output are read in order.
 func matMulInt[T integer](c *Call) error {
 	p := try.Get(planMatMul(c.In[0].Shape, c.In[1].Shape))
 	out := try.Get(c.New(0, c.In[0].DType, p.out))

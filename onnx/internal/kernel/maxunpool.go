@@ -10,7 +10,8 @@ import (
 
 // MaxUnpool: pads = 0, strides = 1. x [n, c, d...] goes to the places of i, which count all
 // elements of an output of size (d_k - 1) stride_k + kernel_k - pad_k - pad_{k+r}; zeros stand
-// elsewhere. output_shape, where it is given, adds zeros behind each axis.
+// elsewhere. output_shape, where it is given, adds zeros behind each axis. An index that comes
+// twice has the later value.
 func newMaxUnpool(s *Spec) (Kernel, error) {
 	w := newWindow(s)
 	r := len(w.size)
@@ -32,6 +33,8 @@ func newMaxUnpool(s *Spec) (Kernel, error) {
 		}
 		inner := slices.Clone(x.Shape)
 		for k := range r {
+			// In 64 bits, so that hostile strides are refused on machines with ints of 32 bits as
+			// well.
 			v := int64(x.Shape[k+2]-1)*int64(w.stride[k]) + int64(w.size[k]-w.begin[k]-w.end[k])
 			if v < 0 || v > onnx.MaxElements {
 				return fmt.Errorf("the output would have the size %d on axis %d", v, k+2)
@@ -53,6 +56,8 @@ func newMaxUnpool(s *Spec) (Kernel, error) {
 		}
 		out := try.Get(c.New(0, x.DType, shape))
 		clearData(out)
+		// Indices count places of the output without output_shape: each is split into its
+		// coordinates there and put at the same coordinates of the larger output.
 		total, st, pos := product(inner), strides(shape), make([]int, len(inner))
 		move := movesOf(x.Data)
 		for i, p := range at.I64() {

@@ -46,7 +46,7 @@ type equals struct {
 // get takes the smallest buffer that holds n elements, the zero value where there is none. One that
 // is far too large is left for a larger value; where none fits, the largest that is too small is
 // given up, so that a growing batch does not pile up buffers of every size it has had. gone is the
-// capacity that left the list.
+// capacity that left the list. Four times the size, and 1024 elements, count as not too large.
 func (l *freeList) get(n int) (b reflect.Value, gone int) {
 	i := l.from(n)
 	if i < len(*l) && (*l)[i].one.Cap() <= 4*n+1024 {
@@ -59,7 +59,8 @@ func (l *freeList) get(n int) (b reflect.Value, gone int) {
 	return b, gone
 }
 
-// remove takes one of the buffers at a place.
+// remove takes one of the buffers at a place. The last of several buffers is taken, which no other
+// has to move for.
 func (l *freeList) remove(i int) reflect.Value {
 	e := &(*l)[i]
 	b, last := e.one, len(e.more)-1
@@ -72,7 +73,7 @@ func (l *freeList) remove(i int) reflect.Value {
 	return b
 }
 
-// add puts a buffer in its place.
+// add puts a buffer in its place. A new capacity costs O(capacities) moves.
 func (l *freeList) add(b reflect.Value) {
 	i := l.from(b.Cap())
 	if i < len(*l) && (*l)[i].one.Cap() == b.Cap() {
@@ -82,7 +83,8 @@ func (l *freeList) add(b reflect.Value) {
 	*l = slices.Insert(*l, i, equals{one: b})
 }
 
-// from returns the place of the smallest buffers that hold n elements.
+// from returns the place of the smallest buffers that hold n elements. It is a binary search, O(log
+// capacities).
 func (l freeList) from(n int) int {
 	return sort.Search(len(l), func(i int) bool { return l[i].one.Cap() >= n })
 }
@@ -109,6 +111,7 @@ func (p *Pool) take(slice reflect.Type, n int) (any, error) {
 	return b.Interface(), nil
 }
 
+// keep stores a type's list, which may have grown. p.mu is held, as in take and leave.
 func (p *Pool) keep(slice reflect.Type, l freeList) {
 	if p.free == nil {
 		p.free = map[reflect.Type]freeList{}
@@ -116,7 +119,9 @@ func (p *Pool) keep(slice reflect.Type, l freeList) {
 	p.free[slice] = l
 }
 
-// Get returns a slice of n elements of the Go type that holds d, with arbitrary contents.
+// Get returns a slice of n elements of the Go type that holds d, with arbitrary contents. A string
+// counts as 16 bytes, those of its header. An error says that n is over the bound of one tensor, or
+// the pool over its limit.
 func (p *Pool) Get(d onnx.DType, n int) (any, error) {
 	size := int64(d.Size())
 	if d == onnx.String {
@@ -135,7 +140,7 @@ func (p *Pool) Get(d onnx.DType, n int) (any, error) {
 	return p.take(slice, n)
 }
 
-// Put returns a buffer from Get to the pool.
+// Put returns a buffer from Get to the pool. The caller must not use it afterwards.
 func (p *Pool) Put(b any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,6 +163,7 @@ func (p *Pool) Forget(b any) {
 // leave takes a buffer from those handed out. A kernel may have made it by itself.
 func (p *Pool) leave(b any) { p.live = max(0, p.live-bufferBytes(b)) }
 
+// bufferBytes is the size of a slice's capacity; of text, of its headers alone.
 func bufferBytes(b any) int64 {
 	v := reflect.ValueOf(b)
 	if !v.IsValid() {

@@ -1,6 +1,7 @@
 package kernel
 
-// deviations returns the sum of the squares of v less mean, in float64 and in lanes, or false.
+// deviations returns the sum of the squares of v less mean, in float64 and in lanes, or false. The
+// numbers after the last whole vector are added at the end, in their order.
 func deviations(v []float32, mean float64) (float64, bool) {
 	n := len(v) &^ 15
 	if !havePanels || n == 0 {
@@ -14,7 +15,8 @@ func deviations(v []float32, mean float64) (float64, bool) {
 	return sum, true
 }
 
-// normalise is normaliseGo for the first elements, and returns how many.
+// normalise is normaliseGo for the first elements, and returns how many. bias may be nil; dst may
+// be src.
 func normalise(dst, src, scale, bias []float32, mean, factor float64) int {
 	n := len(src) &^ 7
 	if !havePanels || n == 0 {
@@ -56,7 +58,8 @@ func normalisedLines(dst, src, scale, bias []float32, eps float64) bool {
 }
 
 // turn writes n columns of eight rows of src, which lie ss apart, to rows of dst, which lie ds
-// apart, or some of them, and returns how many.
+// apart, or some of them, and returns how many. It is a transposition: dst[i ds + r] = src[r ss +
+// i] for r < 8.
 func turn(n int, dst []float32, ds int, src []float32, ss int) int {
 	n &^= 7
 	if !havePanels || n == 0 {

@@ -26,7 +26,8 @@ func init() {
 }
 
 // BatchNormalization, inference: epsilon = 1e-5; out = scale (x - mean) / sqrt(var + epsilon) + b
-// per channel (axis 1).
+// per channel (axis 1). Each form of training is refused: is_test before operator set 7,
+// training_mode from 14 on, and outputs of statistics.
 func newBatchNormalization(s *Spec) (Kernel, error) {
 	eps := s.float("epsilon")
 	s.ignore("momentum")
@@ -53,7 +54,7 @@ func newBatchNormalization(s *Spec) (Kernel, error) {
 }
 
 // batchNorm is one product and one sum an element, as [normalizing] folds the statistics into scale
-// and shift.
+// and shift. Inputs 1 to 4, of one number a channel each, are scale, b, mean and var.
 func batchNorm[T floating](eps float64) Kernel {
 	return func(c *Call) error {
 		xs := c.In[0].Shape
@@ -92,7 +93,8 @@ func batchNorm[T floating](eps float64) Kernel {
 	}
 }
 
-// normalizing is a BatchNormalization with such inputs as v scale + shift, by channel.
+// normalizing is a BatchNormalization with such inputs as v scale + shift, by channel. scale = s /
+// sqrt(var + eps) and shift = b - mean scale, in float64, each rounded once to T.
 func normalizing[T floating](in []*onnx.Tensor, eps float64) (scale, shift []T) {
 	scale, shift = make([]T, in[1].Len()), make([]T, in[1].Len())
 	for i := range scale {
@@ -102,7 +104,8 @@ func normalizing[T floating](in []*onnx.Tensor, eps float64) (scale, shift []T) 
 	return scale, shift
 }
 
-// moments are the mean and the (biased) variance of a run.
+// moments are the mean and the (biased) variance of a run. Two passes do not lose digits where the
+// mean is large against the deviation, as E x² - (E x)² would.
 func moments[T floating](x []T) (mean, variance float64) {
 	for _, v := range x {
 		mean += float64(v)
@@ -117,7 +120,7 @@ func moments[T floating](x []T) (mean, variance float64) {
 }
 
 // InstanceNormalization: epsilon = 1e-5; each plane of each image is normalised, then scaled and
-// shifted per channel.
+// shifted per channel. It is a GroupNormalization of one channel a group.
 func newInstanceNormalization(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
 	eps := s.float("epsilon")
@@ -126,7 +129,8 @@ func newInstanceNormalization(s *Spec) (Kernel, error) {
 }
 
 // GroupNormalization: num_groups, epsilon = 1e-5; channels of a group share statistics. Operator
-// sets 18 to 20, with a scale for each group, are withdrawn.
+// sets 18 to 20, with a scale for each group, are withdrawn. Statistics are of float64 whatever
+// stash_type says.
 func newGroupNormalization(s *Spec) (Kernel, error) {
 	eps := s.float("epsilon")
 	n := s.int("num_groups")
@@ -144,7 +148,8 @@ func newGroupNormalization(s *Spec) (Kernel, error) {
 }
 
 // groupNorm normalises x in groups(shape) groups of channels a sample; scale and bias are by
-// channel.
+// channel. The normalised value is rounded to T before it is scaled. Threads divide the groups of
+// all samples.
 func groupNorm[T floating](eps float64, groups func([]int) int) Kernel {
 	return func(c *Call) error {
 		xs := c.In[0].Shape
@@ -180,7 +185,9 @@ func groupNorm[T floating](eps float64, groups func([]int) int) Kernel {
 }
 
 // LayerNormalization: axis = -1, epsilon = 1e-5; over axes axis.. of x together. Further outputs
-// are the mean and the inverse standard deviation, of shape [x_0, ..., x_{axis-1}, 1, ..., 1].
+// are the mean and the inverse standard deviation, of shape [x_0, ..., x_{axis-1}, 1, ..., 1]. The
+// variance is biased: over n, not n - 1. stash_type must be 1, float32, the type of the further
+// outputs.
 func newLayerNormalization(s *Spec) (Kernel, error) {
 	axis, eps := s.int("axis"), s.float("epsilon")
 	if st := s.int("stash_type"); st != 1 {
@@ -292,7 +299,7 @@ func lineMoments[T floating](x []T, reproducible bool) (mean, variance float64) 
 }
 
 // normaliseLine sets dst to (src - mean) factor, rounded, times scale, plus bias where that is not
-// nil.
+// nil. The vectors of normalise do the first n numbers, and the loops the rest.
 func normaliseLine[T floating](dst, src, scale, bias []T, mean, factor float64) {
 	n := 0
 	if v, ok := any(src).([]float32); ok {
@@ -307,7 +314,8 @@ func normaliseLine[T floating](dst, src, scale, bias []T, mean, factor float64) 
 	}
 }
 
-// LpNormalization: axis = -1, p = 2 (or 1); out = x / (sum |x|^p)^(1/p) along the axis.
+// LpNormalization: axis = -1, p = 2 (or 1); out = x / (sum |x|^p)^(1/p) along the axis. A line of
+// zeros has no direction, and division would make it NaN.
 func newLpNormalization(s *Spec) (Kernel, error) {
 	axis, p := s.int("axis"), s.int("p")
 	if p != 1 && p != 2 {
@@ -339,6 +347,8 @@ func newLpNormalization(s *Spec) (Kernel, error) {
 // floor) .. min(C-1, c + (size-1)/2 ceil):
 //
 //	out = x / (bias + alpha / size · sum x²)^beta
+//
+// It costs O(channels · size) a position, with the sum taken anew for every channel.
 func newLRN(s *Spec) (Kernel, error) {
 	size, alpha, beta, bias := s.int("size"), s.float("alpha"), s.float("beta"), s.float("bias")
 	if size < 1 {
@@ -359,7 +369,9 @@ func newLRN(s *Spec) (Kernel, error) {
 	return numeric(s, alongAxis[float32](1, f), alongAxis[float64](1, f))
 }
 
-// alongAxis applies f(scratch, line) to every line along an axis; f changes the line.
+// alongAxis applies f(scratch, line) to every line along an axis; f changes the line. scratch is as
+// long as the line and has arbitrary contents; both are one thread's. Lines are copied to float64
+// and rounded once, so that the output may take the input's buffer.
 func alongAxis[T floating](axis int, f func(scratch, line []float64)) Kernel {
 	return func(c *Call) error {
 		xs := c.In[0].Shape
@@ -388,7 +400,8 @@ func alongAxis[T floating](axis int, f func(scratch, line []float64)) Kernel {
 	}
 }
 
-// MeanVarianceNormalization: axes = [0, 2, 3]; out = (x - mean) / (deviation + 1e-9).
+// MeanVarianceNormalization: axes = [0, 2, 3]; out = (x - mean) / (deviation + 1e-9). 1e-9 is the
+// specification's: it is added to the deviation, not to the variance.
 func newMeanVarianceNormalization(s *Spec) (Kernel, error) {
 	axes := s.ints("axes")
 	if axes == nil {
@@ -398,7 +411,7 @@ func newMeanVarianceNormalization(s *Spec) (Kernel, error) {
 }
 
 // meanVariance gathers the elements of each group in a buffer, whose two passes are those of
-// moments.
+// moments. Its groups are done one after the other, on one thread.
 func meanVariance[T floating](axes []int) Kernel {
 	return func(c *Call) error {
 		xs := c.In[0].Shape

@@ -13,6 +13,7 @@ func init() {
 }
 
 // newOneHot fills with the value for off, and then sets one element for each index: O(outputs).
+// Indices and depth may be of any number type and are read as float64.
 func newOneHot(s *Spec) (Kernel, error) {
 	axis := s.int("axis")
 	return func(c *Call) error {
@@ -24,6 +25,7 @@ func newOneHot(s *Spec) (Kernel, error) {
 				c.In[1].Shape, c.In[2].Shape)
 		}
 		d := c.In[1].At(0)
+		// So written, NaN is refused too.
 		if !(d >= 1 && d <= 1<<30) {
 			return fmt.Errorf("depth %v is out of range", d)
 		}

@@ -31,6 +31,7 @@ func newPadByAttribute(s *Spec) (Kernel, error) {
 	return func(c *Call) error { return pad(c, mode, pads, nil, fillValue) }, nil
 }
 
+// newPad: pads, value and axes are inputs 1 to 3, read at every call.
 func newPad(s *Spec) (Kernel, error) {
 	mode := s.str("mode")
 	zero := try.Get(onnx.Zeros(s.In[0], 1))
@@ -54,7 +55,8 @@ func newPad(s *Spec) (Kernel, error) {
 	}, nil
 }
 
-// pad maps positions axis by axis, O(sum of the sizes), before it copies rows.
+// pad maps positions axis by axis, O(sum of the sizes), before it copies rows. v is one element of
+// the input's type.
 func pad(c *Call, mode string, pads, axes []int, v *onnx.Tensor) error {
 	in := c.In[0].Shape
 	begin, shape := try.Get2(padding(in, pads, axes))
@@ -79,7 +81,8 @@ func pad(c *Call, mode string, pads, axes []int, v *onnx.Tensor) error {
 	return nil
 }
 
-// padding returns where the input begins in the output, and the output's shape.
+// padding returns where the input begins in the output, and the output's shape. begin is negative
+// where the input is cut. pads hold the begins of all axes before their ends.
 func padding(in, pads, axes []int) (begin, shape []int, err error) {
 	if axes == nil {
 		axes = upTo(len(in))
@@ -109,7 +112,8 @@ func padding(in, pads, axes []int) (begin, shape []int, err error) {
 }
 
 // padRowsFrom copies x to the rows of out by the positions of each axis, and v where one is -1;
-// neighbours are copied together.
+// neighbours are copied together. Runs of the last axis are the same for every row, and are found
+// once.
 func padRowsFrom(out, x, v *onnx.Tensor, from [][]int) {
 	shape, st, last := out.Shape, strides(x.Shape), len(x.Shape)-1
 	runs := runsOf(from[last])
@@ -140,7 +144,8 @@ func padRowsFrom(out, x, v *onnx.Tensor, from [][]int) {
 // padRun is n neighbours of a row that copy those from a position on, -1 for the constant.
 type padRun struct{ at, from, n int }
 
-// runsOf collects positions of one axis in runs.
+// runsOf collects positions of one axis in runs. Reflection walks backwards, so that its positions
+// make runs of one.
 func runsOf(from []int) (runs []padRun) {
 	for j := 0; j < len(from); {
 		f, n := from[j], 1
@@ -153,7 +158,9 @@ func runsOf(from []int) (runs []padRun) {
 	return runs
 }
 
-// padded is the position 0 <= p < n that position i, which may lie outside, stands for.
+// padded is the position 0 <= p < n that position i, which may lie outside, stands for. It is -1
+// outside in mode constant. wrap is i mod n; reflect has period 2(n - 1) and does not repeat the
+// border; an axis of one position has that alone.
 func padded(i, n int64, mode string) (int, error) {
 	if i >= 0 && i < n {
 		return int(i), nil

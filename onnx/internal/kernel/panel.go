@@ -55,6 +55,8 @@ type manner struct {
 	more bool
 }
 
+// newPacks takes memory from packPool, to which the caller gives it back. It serves one goroutine
+// at a time.
 func newPacks(steps bool) *packs {
 	p := packPool.Get().(*packs)
 	p.manner, p.bounded, p.lay = manner{steps: steps}, false, nil
@@ -68,7 +70,7 @@ var packPool = sync.Pool{New: func() any {
 }}
 
 // multiplyPanels is multiply in panels, for any numbers: nothing is skipped. Where fresh is set, c
-// is set to the product.
+// is set to the product. It costs O(m n k), and copies of O(m k n / panelWidth + k n) numbers.
 func multiplyPanels(a, b, c matrix[float32], steps, fresh bool) {
 	p := newPacks(steps)
 	defer packPool.Put(p)
@@ -80,6 +82,8 @@ func multiplyPanels(a, b, c matrix[float32], steps, fresh bool) {
 }
 
 // packLeft copies a to dst, of packedLen numbers, for every product that a is the left operand of.
+// The inner axis comes in parts of panelDepth: part l begins at high · l, where high is the number
+// of rows in whole panels.
 func packLeft(dst []float32, a matrix[float32]) {
 	high := padRows(a.rows)
 	for l := 0; l < a.cols; l += panelDepth {
@@ -90,8 +94,10 @@ func packLeft(dst []float32, a matrix[float32]) {
 	}
 }
 
+// padRows is a number of rows in whole panels.
 func padRows(rows int) int { return (rows + panelRows - 1) / panelRows * panelRows }
 
+// padColumns is a number of columns in whole panels.
 func padColumns(cols int) int { return (cols + panelCols - 1) / panelCols * panelCols }
 
 // right is a constant as the right operand of products reads it, laid out when it is first wanted.
@@ -122,7 +128,8 @@ func newRight(s *Spec, i int, trans bool) *right {
 }
 
 // multiply adds a times columns from to to of r to c, which has those alone, or, where by is not
-// nil, sets c to by's lines of it, with AVX-512.
+// nil, sets c to by's lines of it, with AVX-512. Several goroutines may call it at a time: the
+// first lays r out, and the others wait for that.
 func (r *right) multiply(a matrix[float32], from, to int, c matrix[float32], by *lines) {
 	wide := padColumns(r.cols)
 	r.once.Do(func() {
@@ -135,6 +142,7 @@ func (r *right) multiply(a matrix[float32], from, to int, c matrix[float32], by 
 	p := newPacks(r.steps)
 	defer packPool.Put(p)
 	single := a.rows == 1 && !a.trans && stridedPanels && !r.steps
+	// Blocks are of about one height, so that the last is not of a few rows.
 	blocks := (a.rows + panelHeight - 1) / panelHeight
 	high := padRows((a.rows + blocks - 1) / blocks)
 	for i := 0; i < a.rows; i += high {
@@ -306,7 +314,8 @@ func few(left, b []float32, bs, d int, c matrix[float32], from []float32, more b
 // columnPanels is how many panels of the left operand a product with one column reads side by side.
 const columnPanels = 4
 
-// column is few for one column.
+// column is few for one column. The column's numbers lie a row apart in c, so they go by way of a
+// buffer.
 func column(left, b []float32, bs, d int, c matrix[float32], from []float32) {
 	var room [columnPanels * panelRows]float32
 	for i := 0; i < c.rows; {
@@ -333,7 +342,7 @@ func column(left, b []float32, bs, d int, c matrix[float32], from []float32) {
 	}
 }
 
-// fewPanels is few for fewColumns columns.
+// fewPanels is few for fewColumns columns. Kernels transpose: start is by column and out by row.
 func fewPanels(left, b []float32, bs, d int, c matrix[float32], from []float32) {
 	const high = 2 * panelRows
 	var out [high][fewColumns]float32

@@ -6,7 +6,8 @@ const panelRows, panelCols = 4, 16
 const havePanels = true
 
 // panelKernel adds a b to c: a [k, panelRows], b [k, panelCols], c panelRows rows of panelCols with
-// a stride. Where from is not nil, c is set to a b plus from, a number for each row.
+// a stride. Where from is not nil, c is set to a b plus from, a number for each row. Assembly
+// checks no bounds, so the furthest elements are looked at first.
 func panelKernel(by manner, k int, a, b, c []float32, stride, _ int, from []float32) {
 	begin(c, stride, from)
 	_, _, _ = a[k*panelRows-1], b[k*panelCols-1], c[(panelRows-1)*stride+panelCols-1]

@@ -14,7 +14,8 @@ type Kernels struct {
 // lent are nil where there are none: Go computes.
 var lent *Kernels
 
-// Lend sets the kernels of all that is computed from now on; nil takes them back.
+// Lend sets the kernels of all that is computed from now on; nil takes them back. It is not for use
+// while something is computed: the one thread has to be idle.
 func Lend(k *Kernels) { lent = k }
 
 const (
@@ -39,7 +40,8 @@ var panelArgs PanelArgs
 func panelPart(j, n int) int { return min(panelWidth-j%panelWidth, n-j) }
 
 // panel adds the product of left, over d elements of the inner axis, and the panels of b to c, or
-// sets c to it plus from. Columns and rows that fill no tile are computed beside it.
+// sets c to it plus from. Columns and rows that fill no tile are computed beside it. It is done in
+// three parts: whole tiles, the columns at the right, and the rows below.
 func (p *packs) panel(left, b []float32, _, d int, c matrix[float32], from []float32) {
 	rows, cols := c.rows/panelRows*panelRows, c.cols/panelCols*panelCols
 	part := func(i, j, h, w int) {

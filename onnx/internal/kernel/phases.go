@@ -25,7 +25,9 @@ type phases struct {
 // from first on.
 type part struct{ from, first, count int }
 
-// newPhases is for windows on planes of one or two axes.
+// newPhases is for windows on planes of one or two axes. in and out are the sizes of the spatial
+// axes, w is fitted to them. It costs O(taps); an error says that the phases would have too many
+// elements.
 func newPhases(w window, in, out []int) (*phases, error) {
 	p := &phases{stride: planar(w.stride, 1), begin: planar(w.begin, 0), in: planar(in, 1),
 		out: planar(out, 1)}
@@ -79,7 +81,7 @@ func (p *phases) run() int {
 }
 
 // splitInto writes lines from lo to hi of a plane's phases to dst, but for the padding, which dst
-// holds.
+// holds. The padding is written once by the caller, and stays for all planes of one shape.
 func splitInto[T number](p *phases, dst, plane []T, lo, hi int) {
 	width, step := p.in[1], p.stride[1]
 	for i := range p.lines {
@@ -113,7 +115,8 @@ func (p *phases) share(i, lo, hi int) (at, src, lines int) {
 }
 
 // splitFast is [splitInto] of lines that lie in one phase, of bytes, or whose even and odd elements
-// lie in two; false where they are others.
+// lie in two; false where they are others. A stride of 1 in float32 is left to the copies of
+// splitInto.
 func splitFast(p *phases, to, of any, at, from, lines int) bool {
 	a, down, dst, src := p.columns[0], p.stride[0]*p.in[1], []uint8(nil), []uint8(nil)
 	if d, ok := to.([]uint8); ok {
@@ -161,7 +164,7 @@ func splitFast(p *phases, to, of any, at, from, lines int) bool {
 }
 
 // tapColumns writes, for every tap, the elements that it reads of a plane for outputs from p0 to p1
-// to rows that lie cols apart.
+// to rows that lie cols apart. Only the lines of the phases that these outputs read are split.
 func tapColumns[T floating](p *phases, col []T, cols int, plane, split []T, p0, p1 int) {
 	first, last := p0/p.out[1], (p1-1)/p.out[1]
 	splitInto(p, split, plane, first, last+1+p.high-p.out[0])
@@ -224,7 +227,8 @@ type tapPiece struct {
 }
 
 // layRuns writes a slab of the columns of planes x to b, in panels. Output p0 is the first
-// column's.
+// column's. It stands for im2col and packColumns in one: columns never lie in memory as a matrix.
+// Row k of the columns is tap k mod taps of channel k / taps.
 func layRuns(b []float32, s slab, p *phases, x, split []float32, p0 int) {
 	const vector = 16
 	var room [64]tapPiece

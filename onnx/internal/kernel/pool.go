@@ -33,7 +33,7 @@ func poolWindow(s *Spec) window {
 }
 
 // MaxPool: storage_order = 0 (row-major indices) or 1 (column-major, of the plane). Padding never
-// wins.
+// wins. NaN wins over all numbers. Indices count elements of the whole input, not of a plane.
 func newMaxPool(s *Spec) (Kernel, error) {
 	w := poolWindow(s)
 	column := s.int("storage_order") != 0
@@ -41,7 +41,8 @@ func newMaxPool(s *Spec) (Kernel, error) {
 		maxPool[int64](w, column))
 }
 
-// poolShape checks the rank of x and the size of the window, and fits it.
+// poolShape checks the rank of x and the size of the window, and fits it. win is not changed; the
+// fitted copy is the call's.
 func poolShape(win window, x []int) (window, []int, error) {
 	if len(x) < 3 {
 		return win, nil, fmt.Errorf("input of shape %v: [n, channels, axes...] is expected", x)
@@ -57,7 +58,8 @@ func poolShape(win window, x []int) (window, []int, error) {
 const maxWindow = 1 << 24
 
 // visit calls f with the offset, in its plane, of each input position under the window at output
-// position p.
+// position p. q is the number of the window's elements, which are visited in row-major order. tap
+// is memory for one position, and base is p's coordinates.
 func visit(w window, in, base, tap []int, q int, f func(off int)) {
 	for t := 0; t < q; t++ {
 		unravel(tap, t, w.size)
@@ -77,7 +79,8 @@ func visit(w window, in, base, tap []int, q int, f func(off int)) {
 }
 
 // maxPool goes through the window of every output, O(outputs · taps). Windows of few taps in
-// float32 go by runs of a plane instead.
+// float32 go by runs of a plane instead. Among equals the first element of the window is the index.
+// A window that sees padding alone is an error.
 func maxPool[T number](win window, column bool) Kernel {
 	return func(c *Call) error {
 		xs := c.In[0].Shape
@@ -139,7 +142,8 @@ func maxPool[T number](win window, column bool) Kernel {
 // manyTaps is how many elements of a window are not taken run by run any more.
 const manyTaps = 64
 
-// seesPlane reports whether every window holds an element of its plane.
+// seesPlane reports whether every window holds an element of its plane. Along each axis, the first
+// tap that is not before the plane must lie in it.
 func seesPlane(w window, in, out []int) bool {
 	for k := range in {
 		for p := range out[k] {
@@ -153,14 +157,16 @@ func seesPlane(w window, in, out []int) bool {
 	return true
 }
 
-// maxOfRuns pools planes of windows that all see them.
+// maxOfRuns pools planes of windows that all see them. least stands in the padding; it is the least
+// number of T in the order that maxima has.
 func maxOfRuns[T number](c *Call, o, x []T, xs, sp []int, w window, least T,
 	maxima func(run, split []T, offsets []int)) {
 	p := newPlanes(c, o, x, xs, sp, w)
 	p.each(least, func(run, split []T, _ int) { maxima(run, split, p.offsets) }, func([]T, int) {})
 }
 
-// meanOfRuns pools planes of windows that lie in them.
+// meanOfRuns pools planes of windows that lie in them. Windows that count their padding may reach
+// into it, as zeros are summed there. Sums are in float32, divided once by the number of taps.
 func meanOfRuns(c *Call, o, x []float32, xs, sp []int, w window) {
 	// Planes lie under each other as one, as many as the first-level cache holds, where no window
 	// reaches from one to the next.
@@ -201,7 +207,8 @@ func sumUnder[T floating](plane []T, in, base []int, w window) (sum float64, n i
 }
 
 // AveragePool: count_include_pad = 0 divides by the elements under the window, 1 by the window's
-// size (cut where ceil_mode lets it pass the end of the padding).
+// size (cut where ceil_mode lets it pass the end of the padding). With count_include_pad = 0 a
+// window in the padding alone gives 0 / 0, NaN.
 func newAveragePool(s *Spec) (Kernel, error) {
 	w := poolWindow(s)
 	pads := s.bool("count_include_pad")
@@ -214,7 +221,7 @@ func newAveragePool(s *Spec) (Kernel, error) {
 	}, nil)
 }
 
-// LpPool: p = 2; (sum |x|^p)^(1/p).
+// LpPool: p = 2; (sum |x|^p)^(1/p). Padding adds nothing to the sum.
 func newLpPool(s *Spec) (Kernel, error) {
 	w := poolWindow(s)
 	p := float64(s.int("p"))
@@ -240,7 +247,8 @@ func withinPlane(w window, in, out []int) bool {
 }
 
 // poolSum sums in float64, window by window. Means of few taps in float32 go by runs of a plane
-// instead.
+// instead. Each window costs O(taps), with no sums shared between windows: rounding is thus that of
+// the window alone.
 func poolSum[T floating](win window, end func(float64, int, int) float64,
 	term func(float64) float64) Kernel {
 	return func(c *Call) error {
@@ -291,7 +299,7 @@ func poolSum[T floating](win window, end func(float64, int, int) float64,
 	}
 }
 
-// maximum is NaN where one of v is.
+// maximum is NaN where one of v is. v is not empty.
 func maximum[T floating](v []T) float64 { return float64(slices.Max(v)) }
 
 // globalPools: x [n, c, in...] gives [n, c, 1, ..., 1].
@@ -316,7 +324,8 @@ const sumLanes = 32
 // mean returns the mean of v.
 func mean[T floating](v []T) float64 { return sum(v) / float64(len(v)) }
 
-// sum returns the sum of v: of every 32nd number a sum, and the sum of those by halves.
+// sum returns the sum of v: of every 32nd number a sum, and the sum of those by halves. Lanes let
+// the processor add several numbers in one step, and make rounding errors grow with n / 32.
 func sum[T floating](v []T) float64 {
 	if v, ok := any(v).([]float32); ok {
 		if s, ok := laneSums(v); ok {
@@ -359,7 +368,8 @@ func newGlobalLp(s *Spec) (Kernel, error) {
 	return globalPools(s, widened[float32](f), f)
 }
 
-// globalPool gives f of each plane.
+// globalPool gives f of each plane. A plane without elements is refused: no maximum or mean is
+// defined of it.
 func globalPool[T floating](f func([]T) float64) Kernel {
 	return func(c *Call) error {
 		xs := c.In[0].Shape

@@ -48,13 +48,15 @@ func dequantizedType(s *Spec) (onnx.DType, error) {
 	return s.In[1], nil
 }
 
-// channel finds, for element i of a tensor, its entry in a scale or zero point.
+// channel finds, for element i of a tensor, its entry in a scale or zero point. The parameter is
+// one number, or one for each position on the axis; all other shapes end the kernel.
 func channel(shape, param []int, axis int) func(i int) int {
 	return blockwise(shape, param, axis, 0)
 }
 
 // blockwise is channel for parameters that, with block > 0, are of the tensor's shape but for axis,
-// where one holds for block positions.
+// where one holds for block positions. The last block of an axis may be shorter. i counts elements
+// in row-major order.
 func blockwise(shape, param []int, axis, block int) func(i int) int {
 	if product(param) == 1 && block == 0 {
 		return func(int) int { return 0 }
@@ -81,6 +83,8 @@ func blockwise(shape, param []int, axis, block int) func(i int) int {
 }
 
 // bounds of an integer type.
+//
+// limits are the least and the greatest number of the type; Uint8's for a type that is not named.
 func limits(d onnx.DType) (lo, hi float64) {
 	switch d {
 	case onnx.Int8:
@@ -101,7 +105,8 @@ func limits(d onnx.DType) (lo, hi float64) {
 	return 0, math.MaxUint8
 }
 
-// quantized writes whole numbers, saturated to the type.
+// quantized writes whole numbers, saturated to the type. v(i) is already rounded. The buffer of
+// float64 is not the pool's.
 func quantized(out *onnx.Tensor, v func(i int) float64) {
 	lo, hi := limits(out.DType)
 	n := out.Len()
@@ -115,6 +120,7 @@ func quantized(out *onnx.Tensor, v func(i int) float64) {
 // quantization holds the attributes that QuantizeLinear and DequantizeLinear share.
 type quantization struct{ axis, block int }
 
+// newQuantization: the axis is 1 before operator set 13, and blocks come with 21.
 func newQuantization(s *Spec) (q quantization) {
 	q.axis = 1
 	if s.Opset >= 13 {
@@ -127,7 +133,8 @@ func newQuantization(s *Spec) (q quantization) {
 	return q
 }
 
-// at finds the parameter of element i, and its zero point.
+// at finds the parameter of element i, and its zero point. The zero point must have as many
+// elements as the scale; left out it is 0.
 func (q quantization) at(x, scale,
 	zero *onnx.Tensor) (at func(i int) int, zeroAt func(k int) float64) {
 	at = blockwise(x.Shape, scale.Shape, q.axis, q.block)
@@ -140,6 +147,8 @@ func (q quantization) at(x, scale,
 	return at, zero.At
 }
 
+// newQuantize divides in float32, and rounds the ratio before the zero point is added. Floats of 8
+// bits and less are rounded once, with the zero point in the sum.
 func newQuantize(s *Spec) (Kernel, error) {
 	q, saturate := newQuantization(s), true
 	if s.Opset >= 19 {
@@ -173,6 +182,7 @@ func newQuantize(s *Spec) (Kernel, error) {
 	}, nil
 }
 
+// newDequantize multiplies in float64 and rounds once to float32.
 func newDequantize(s *Spec) (Kernel, error) {
 	q := newQuantization(s)
 	return func(c *Call) error {
@@ -192,7 +202,7 @@ func newDequantize(s *Spec) (Kernel, error) {
 }
 
 // DynamicQuantizeLinear: scale = (max(x, 0) - min(x, 0)) / 255, zero = saturate(round(-min /
-// scale)).
+// scale)). The range always holds 0, so that padding is exact.
 func newDynamicQuantize(*Spec) (Kernel, error) {
 	return func(c *Call) error {
 		x := c.In[0].F32()
@@ -232,7 +242,8 @@ func above(t, zero *onnx.Tensor, axis int) *onnx.Tensor {
 }
 
 // exactly runs a float64 kernel on the differences to the zero points; 8-bit products stay whole
-// below 2^53.
+// below 2^53. A product of two differences is below 2^16, hence 2^37 of them are added without
+// rounding. The result is a copy, of memory that is not the pool's.
 func exactly(c *Call, k Kernel, a, b *onnx.Tensor) *onnx.Tensor {
 	sub := NewCall(c.env, 2, 1)
 	sub.In[0], sub.In[1], sub.Want[0] = a, b, true
@@ -244,6 +255,8 @@ func exactly(c *Call, k Kernel, a, b *onnx.Tensor) *onnx.Tensor {
 	return out
 }
 
+// intProduct is a product of inputs 0 and 1 less their zero points, in int32; axisA and axisB are
+// those of zero points of several numbers. Sums beyond int32 become its bounds.
 func intProduct(c *Call, k Kernel, za, zb *onnx.Tensor, axisA, axisB int) error {
 	r := exactly(c, k, above(c.In[0], za, axisA), above(c.In[1], zb, axisB))
 	out := try.Get(c.New(0, onnx.Int32, r.Shape))
@@ -251,6 +264,7 @@ func intProduct(c *Call, k Kernel, za, zb *onnx.Tensor, axisA, axisB int) error 
 	return nil
 }
 
+// newMatMulInteger takes zero points by row of a and by column of b.
 func newMatMulInteger(*Spec) (Kernel, error) {
 	return func(c *Call) error {
 		return intProduct(c, matMulFloat[float64](nil, &lines{}), c.in(2),
@@ -258,6 +272,8 @@ func newMatMulInteger(*Spec) (Kernel, error) {
 	}, nil
 }
 
+// newConvInteger pads with zeros after the zero point is taken away, which is x's zero point
+// before.
 func newConvInteger(s *Spec) (Kernel, error) {
 	w, group := newGroups(s)
 	k := convOf[float64](w, group, nil, nil)
@@ -275,7 +291,9 @@ func stepOf(c *Call, x, w int) func(k int) float32 {
 }
 
 // QLinearConv: y = saturate(round((conv(x, w) + B) scale_x scale_w / scale_y) + zero_y), where
-// scale_w and its zero point are scalars or one a channel of the result, and B is int32.
+// scale_w and its zero point are scalars or one a channel of the result, and B is int32. Its inputs
+// are x, scale_x, zero_x, w, scale_w, zero_w, scale_y, zero_y and B. Scales are multiplied and
+// divided in float32, as stepOf has it.
 func newQLinearConv(s *Spec) (Kernel, error) {
 	w, group := newGroups(s)
 	k, d := convOf[float64](w, group, nil, nil), s.Out[0]
@@ -306,7 +324,8 @@ func newQLinearConv(s *Spec) (Kernel, error) {
 }
 
 // QLinearMatMul: y = saturate(round(a b · scale_a scale_b / scale_y) + zero_y), where scale_a and
-// its zero point are scalars or one a row of a, scale_b and its one a column of b.
+// its zero point are scalars or one a row of a, scale_b and its one a column of b. Its inputs are
+// a, scale_a, zero_a, b, scale_b, zero_b, scale_y and zero_y.
 func newQLinearMatMul(s *Spec) (Kernel, error) {
 	d := s.Out[0]
 	if !bytes.Has(d) {

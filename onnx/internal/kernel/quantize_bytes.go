@@ -3,7 +3,8 @@ package kernel
 import "fmp/onnx"
 
 // run is how many numbers in a row of a tensor have one scale: all of them, or those behind one
-// position of the axis. It is 0 where scales are of blocks, or there is nothing.
+// position of the axis. It is 0 where scales are of blocks, or there is nothing. Shapes that do not
+// fit are left to the general way, which reports them.
 func (q quantization) run(x, scale *onnx.Tensor) int {
 	switch {
 	case q.block != 0:
@@ -19,7 +20,8 @@ func (q quantization) run(x, scale *onnx.Tensor) int {
 }
 
 // toBytes quantises float32 to bytes, to the same values as the general way and in a tenth of its
-// time; false where types are others, or a number is none.
+// time; false where types are others, or a number is none. A part of out may be written where it
+// returns false, and the general way writes it again.
 func (q quantization) toBytes(out, x, scale *onnx.Tensor, zero func(k int) float64) bool {
 	in, ok := x.Data.([]float32)
 	scales, real := scale.Data.([]float32)
@@ -83,6 +85,7 @@ func (q quantization) fromBytes(out []float32, x, scale *onnx.Tensor,
 	return false
 }
 
+// fromByte makes the table once for each run.
 func fromByte[T uint8 | int8](out []float32, in []T, scales []float32, run int,
 	zero func(k int) float64) bool {
 	if run < 256 && len(scales) > 1 {

@@ -9,7 +9,8 @@ import (
 	"fmp/onnx/op"
 )
 
-// Quantization is how a float32 value is held in bytes, all with one scale and zero point.
+// Quantization is how a float32 value is held in bytes, all with one scale and zero point. A byte b
+// stands for (b - Zero) Scale. Scale is finite and above 0.
 type Quantization struct {
 	DType onnx.DType // Int8 or Uint8
 	Scale float32
@@ -27,7 +28,8 @@ var Curves = []string{"Relu", "Clip", "Sigmoid", "HardSigmoid", "HardSwish", "Le
 	"Mish", "ThresholdedRelu"}
 
 // NewProduct makes the kernel of a Conv, MatMul or Gemm of bytes: s has the operator's attributes,
-// and inputs and constants as a QLinearConv has them, of which the last is the bias.
+// and inputs and constants as a QLinearConv has them, of which the last is the bias. The error says
+// why there is none; the node is then run on float32.
 func NewProduct(s *Spec) (run Kernel, err error) {
 	defer try.Catch(&err)
 	s.attrs, s.used = op.Attrs(s.Node, s.Opset), map[string]bool{}
@@ -43,14 +45,16 @@ func NewProduct(s *Spec) (run Kernel, err error) {
 	return try.Get(product(s, nil)), s.finish()
 }
 
-// Table is a function of a byte.
+// Table is a function of a byte. It holds a byte for each of the 256 that may come in, and is only
+// read once it is made.
 type Table struct {
 	out   onnx.DType
 	bytes [256]uint8
 }
 
 // NewTable returns the results of a node of one number that is dequantised before and quantised
-// after.
+// after. It runs the float32 kernel on all 256 numbers, so that a look-up gives the same as the
+// three nodes.
 func NewTable(s *Spec, in, out Quantization) (*Table, error) {
 	k, err := Prepare(s)
 	if err != nil {
@@ -69,6 +73,7 @@ func NewTable(s *Spec, in, out Quantization) (*Table, error) {
 	return t, nil
 }
 
+// identity holds all bytes, each at its place.
 func identity() (every [256]uint8) {
 	for i := range every {
 		every[i] = uint8(i)
@@ -92,13 +97,15 @@ func (t *Table) Run(c *Call) error {
 	return nil
 }
 
+// pairingOf is the pair of s, an Add or a Mul.
 func pairingOf(s *Spec, a, b, out Quantization) *pairing {
 	return &pairing{a: a.quantum(), b: b.quantum(), scale: out.Scale, product: s.Node.Op == "Mul",
 		saturation: out.saturation()}
 }
 
 // NewPair makes the kernel of an Add or Mul, prepared from s, of two values that are dequantised
-// before, whose result is quantised.
+// before, whose result is quantised. A smaller operand whose numbers stand for runs of the larger
+// is done on bytes, other broadcasting on float32.
 func NewPair(s *Spec, a, b, out Quantization) (Kernel, error) {
 	k, err := Prepare(s)
 	if err != nil {

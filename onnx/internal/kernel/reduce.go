@@ -46,6 +46,7 @@ func init() {
 
 // reducer folds elements from the left: a = start; a = add(a, x) ...; end(a, number of elements).
 type reducer struct {
+	// the operator's name, by which integers choose their fold
 	op        string
 	start     float64
 	add       func(a, x float64) float64
@@ -55,11 +56,13 @@ type reducer struct {
 	nothing uint64
 }
 
+// byAttribute has no noop_with_empty_axes: an empty list means all axes.
 func (r reducer) byAttribute(s *Spec) (Kernel, error) {
 	axes, keep := s.ints("axes"), s.bool("keepdims")
 	return r.kernel(s, keep, func(*Call) ([]int, bool) { return axes, len(axes) == 0 })
 }
 
+// byInput reads the axes at every call, since an input may change from run to run.
 func (r reducer) byInput(s *Spec) (Kernel, error) {
 	keep, noop := s.bool("keepdims"), s.bool("noop_with_empty_axes")
 	return r.kernel(s, keep, func(c *Call) ([]int, bool) {
@@ -71,6 +74,9 @@ func (r reducer) byInput(s *Spec) (Kernel, error) {
 	})
 }
 
+// kernel takes the axes of a call from axesOf, whose second result says that all are meant. Narrow
+// integers are folded in int64 and cut. An empty maximum thus needs the bounds of the node's own
+// type, which int64 does not tell.
 func (r reducer) kernel(s *Spec, keep bool, axesOf func(*Call) ([]int, bool)) (Kernel, error) {
 	whole := func(c *Call) (reducePlan, []int) {
 		axes, allAxes := axesOf(c)
@@ -91,10 +97,12 @@ func (r reducer) kernel(s *Spec, keep bool, axesOf func(*Call) ([]int, bool)) (K
 
 // reducePlan walks, for each output, the inputs that fold into it, in row-major order.
 type reducePlan struct {
+	// the input's shape; whether an axis of it is reduced; outputs, and inputs of each
 	in             []int
 	reduced        []bool
 	outputs, count int
 	outDims, inner []int // sizes of kept and reduced axes, collapsed
+	// their strides in the input, in elements
 	outSt, innerSt []int
 }
 
@@ -123,6 +131,7 @@ func planReduce(shape, axes []int) reducePlan {
 	return p
 }
 
+// shape is the output's: reduced axes have size 1 where they are kept.
 func (p reducePlan) shape(keep bool) []int {
 	out := []int{}
 	for k, d := range p.in {
@@ -146,7 +155,8 @@ func (p reducePlan) base(i int) int {
 	return off
 }
 
-// each calls f with the offset of every input of output i.
+// each calls f with the offset of every input of output i. One collapsed axis needs no odometer.
+// The order is the same for any number of threads.
 func (p reducePlan) each(i int, f func(off int)) {
 	if p.count == 0 {
 		return
@@ -170,7 +180,9 @@ func (p reducePlan) each(i int, f func(off int)) {
 type planner func(*Call) (reducePlan, []int)
 
 // reduceFloat folds in float64. A log-sum-exp is m + log sum e^(x - m), m being the largest
-// element, so that no exponential overflows.
+// element, so that no exponential overflows. Threads divide the outputs, so that no sum is split.
+// Where the largest element of a log-sum-exp is infinite, so is the result; a NaN among the
+// elements makes it NaN.
 func reduceFloat[T floating](r reducer, whole planner) Kernel {
 	return func(c *Call) error {
 		p, shape := whole(c)
@@ -194,6 +206,7 @@ func reduceFloat[T floating](r reducer, whole planner) Kernel {
 					switch b := p.base(i); {
 					case p.count == 0 || len(p.inner) != 1 || p.innerSt[0] != 1:
 						p.each(i, func(off int) { all += float64(x[off]) })
+					// A long run is summed in several lanes side by side.
 					case p.count >= sumLanes:
 						all = sum(x[b : b+p.count])
 					default:
@@ -219,11 +232,13 @@ func reduceFloat[T floating](r reducer, whole planner) Kernel {
 	}
 }
 
-// reduceInt folds in T itself: exact, wrapping around as integers do.
+// reduceInt folds in T itself: exact, wrapping around as integers do. It runs on one thread.
+// ReduceL2 and both logarithms end in float64, whose result is truncated.
 func reduceInt[T integer](r reducer, whole planner) Kernel {
 	return func(c *Call) error {
 		p, shape := whole(c)
 		if p.count == 0 && r.op == "ReduceMean" && p.outputs > 0 {
+			// Integers have no NaN to give.
 			return fmt.Errorf("the mean of no integers")
 		}
 		out := try.Get(c.New(0, c.In[0].DType, shape))
@@ -294,7 +309,8 @@ func integerLimits(d onnx.DType) (lo int64, hi uint64) {
 	return 0, 0
 }
 
-// bounded truncates f to an integer type, holds it to the bounds of that, and makes 0 of NaN.
+// bounded truncates f to an integer type, holds it to the bounds of that, and makes 0 of NaN. The
+// comparisons come first, since Go leaves a conversion out of range to the machine.
 func bounded[B integer](f float64, lo int64, hi uint64) B {
 	switch {
 	case f != f:

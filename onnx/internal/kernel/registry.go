@@ -28,6 +28,9 @@ type Def struct {
 
 var registry = map[string][]*Def{}
 
+// register is for init functions and the Enable functions, before anything runs: the registry has
+// no lock.
+//
 //go:noinline
 func register(defs ...Def) {
 	for i := range defs {
@@ -51,6 +54,8 @@ func Opsets(op string) string {
 
 // Prepare finds the definition of a node's operator, checks its arity, element types and
 // attributes, and makes its kernel. s.Out is filled in. An error says why the node cannot run.
+// Nothing is computed, but constants may be laid out or converted. s must not be shared while it
+// runs.
 func Prepare(s *Spec) (run Kernel, err error) {
 	defer try.Catch(&err)
 	defs := registry[s.Node.Op]
@@ -110,7 +115,8 @@ func Prepare(s *Spec) (run Kernel, err error) {
 }
 
 // bind checks the node against its operator's definition and works out the outputs' types; half
-// says that one of the values is of a half-precision type.
+// says that one of the values is of a half-precision type. It sets s.Out; types that only the
+// kernel's New can tell are Undefined afterwards.
 func (d *Def) bind(s *Spec) (half bool, err error) {
 	schema := op.Lookup("", s.Node.Op, s.Opset)
 	if schema == nil || schema.Deprecated {

@@ -25,6 +25,8 @@ func init() {
 	)
 }
 
+// newIdentity shares the input's buffer: Call.Alias says so, and the engine keeps it as long as
+// either is read.
 func newIdentity(*Spec) (Kernel, error) {
 	return func(c *Call) error { return c.view(0, 0, c.In[0].Shape) }, nil
 }
@@ -42,6 +44,8 @@ func newReshape(s *Spec) (Kernel, error) {
 	return func(c *Call) error { return reshape(c, dims(c), allowZero) }, nil
 }
 
+// reshape works out the sizes and leaves to view to check that the numbers of elements agree. With
+// allowzero = 1 a 0 is a size, beside which a -1 cannot be worked out and is refused.
 func reshape(c *Call, dims []int, allowZero bool) error {
 	in := c.In[0].Shape
 	out := append([]int{}, dims...)
@@ -70,7 +74,8 @@ func reshape(c *Call, dims []int, allowZero bool) error {
 	return c.view(0, 0, out)
 }
 
-// Flatten: axis = 1; out = [prod in_{<axis}, prod in_{>=axis}].
+// Flatten: axis = 1; out = [prod in_{<axis}, prod in_{>=axis}]. The axis may equal the rank, which
+// leaves a last size of 1.
 func newFlatten(s *Spec) (Kernel, error) {
 	axis := s.int("axis")
 	return func(c *Call) error {
@@ -85,6 +90,7 @@ func newFlatten(s *Spec) (Kernel, error) {
 	}, nil
 }
 
+// newSqueeze: axes are an attribute before operator set 13, and input 1 from then on.
 func newSqueeze(s *Spec) (Kernel, error) {
 	axes := s.list("axes", 13)
 	return func(c *Call) error { return squeeze(c, axes(c)) }, nil
@@ -141,6 +147,8 @@ func newDropoutByAttribute(s *Spec) (Kernel, error) {
 	return dropout, nil
 }
 
+// newDropout refuses training, and a training_mode that is known only at the run, when it is
+// prepared. The ratio, input 1, has no effect then and is not read.
 func newDropout(s *Spec) (Kernel, error) {
 	s.ignore("seed")
 	if s.has(2) {

@@ -42,7 +42,8 @@ type resizing struct {
 }
 
 // newUpsample: mode = nearest or linear, positions asymmetric; nearest rounds down along axes that
-// grow and up along those that shrink.
+// grow and up along those that shrink. Scales are an attribute before operator set 9, and input 1
+// from then on.
 func newUpsample(s *Spec) (Kernel, error) {
 	r := resizing{mode: s.str("mode"), transform: "asymmetric", nearest: "simple",
 		policy: "stretch"}
@@ -58,6 +59,8 @@ func newUpsample(s *Spec) (Kernel, error) {
 	})
 }
 
+// newResize takes sizes where they are given, else scales. tf_half_pixel_for_nn, of Resize 11
+// alone, is refused.
 func newResize(s *Spec) (Kernel, error) {
 	r := resizing{
 		mode: s.str("mode"), transform: s.str("coordinate_transformation_mode"),
@@ -84,6 +87,8 @@ func newResize(s *Spec) (Kernel, error) {
 	})
 }
 
+// kernel works the output's shape out at each call, and the taps of every axis: O(outputs of the
+// axis · taps). Elements other than floats are only picked, never mixed.
 func (r resizing) kernel(s *Spec,
 	target func(*Call) (scales []float64, sizes []int)) (Kernel, error) {
 	if !floats.Has(s.In[0]) && r.mode != "nearest" {
@@ -112,6 +117,7 @@ func (r resizing) kernel(s *Spec,
 			}
 			for i, a := range ax {
 				v := scales[i]
+				// So written, NaN is refused too.
 				if !(v > 0) || v*float64(in[a]) > onnx.MaxElements {
 					return fmt.Errorf("scales %v are out of range", scales)
 				}
@@ -146,7 +152,8 @@ func (r resizing) kernel(s *Spec,
 }
 
 // fromSizes: scale_k = size_k / in_k; where the aspect ratio is kept, one scale for all, and out_k
-// = round(scale in_k).
+// = round(scale in_k). It writes shape and scale of the axes ax. not_larger takes the smallest
+// scale, not_smaller the largest.
 func (r resizing) fromSizes(in, ax, sizes, shape []int, scale []float64) error {
 	common := 0.0
 	for i, a := range ax {
@@ -172,7 +179,8 @@ func (r resizing) fromSizes(in, ax, sizes, shape []int, scale []float64) error {
 	return nil
 }
 
-// region is the start and end of the crop on each axis, as fractions.
+// region is the start and end of the crop on each axis, as fractions. Without a crop, and on axes
+// that are not named, it is 0 to 1. The input holds all starts before all ends.
 func (r resizing) region(c *Call, ax []int, rank int) [][2]float64 {
 	roi := slices.Repeat([][2]float64{{0, 1}}, rank)
 	if r.transform != "tf_crop_and_resize" {
@@ -194,7 +202,8 @@ type tap struct {
 	weight []float64
 }
 
-// taps lists the input positions that each output position of one axis is made of.
+// taps lists the input positions that each output position of one axis is made of. They depend on
+// one axis alone: a pixel's weight is the product of those of its coordinates.
 func (r resizing) taps(in, out int, scale float64, roi [2]float64) []tap {
 	ts := make([]tap, out)
 	if scale == 1 && in == out && r.transform != "tf_crop_and_resize" {
@@ -220,7 +229,8 @@ func (r resizing) taps(in, out int, scale float64, roi [2]float64) []tap {
 	return ts
 }
 
-// position is that in the input of output position i.
+// position is that in the input of output position i. It is in pixels, may lie outside of the axis,
+// and follows the equations at the beginning of this file.
 func (r resizing) position(i, in, out int, scale float64, roi [2]float64) float64 {
 	f := func(v float64) float64 { return v }
 	// The nearest pixel and the end of a crop are a matter of the last bit. Between pixels fixed
@@ -259,6 +269,7 @@ func (r resizing) position(i, in, out int, scale float64, roi [2]float64) float6
 // it.
 const tie = 1e-6
 
+// tapsAt are the taps of position x: one, two or four of them, or those of wideTaps.
 func (r resizing) tapsAt(x float64, in int, scale float64) tap {
 	inside := func(i int) int { return min(max(i, 0), in-1) }
 	x = min(max(x, -4), float64(in)+4) // beyond, every tap is the edge
@@ -292,6 +303,9 @@ func (r resizing) tapsAt(x float64, in int, scale float64) tap {
 }
 
 // keys is the cubic filter at a distance x >= 0 (Keys 1981, equation 15 for a = -1/2).
+//
+//	(a + 2) x³ - (a + 3) x² + 1    for x <= 1
+//	a x³ - 5a x² + 8a x - 4a       for 1 < x < 2
 func (r resizing) keys(x float64) float64 {
 	a := r.cubic
 	switch {
@@ -304,7 +318,7 @@ func (r resizing) keys(x float64) float64 {
 }
 
 // normalized are taps from position first on. Those outside of the axis read its edge, or count
-// nothing where they are excluded; sum makes the weights add up to 1.
+// nothing where they are excluded; sum makes the weights add up to 1. w is kept and changed.
 func (r resizing) normalized(first, in int, w []float64, sum bool) tap {
 	t, total := tap{weight: w}, 0.0
 	for j := range w {
@@ -324,7 +338,8 @@ func (r resizing) normalized(first, in int, w []float64, sum bool) tap {
 }
 
 // wideTaps are those of the filter stretched by 1/scale, so that every position of a larger input
-// counts.
+// counts. They are of a triangle of radius 1, or the cubic filter of radius 2, about 2 radius /
+// scale of them.
 func (r resizing) wideTaps(x float64, in int, scale float64) tap {
 	radius, filter := 1, func(d float64) float64 { return max(0, 1-d) }
 	if r.mode == "cubic" {
@@ -341,7 +356,8 @@ func (r resizing) wideTaps(x float64, in int, scale float64) tap {
 }
 
 // resize applies the taps of one axis after another, from the first. An axis of taps t costs
-// O(outputs of the axis · t · all other sizes).
+// O(outputs of the axis · t · all other sizes). Sums are in float64 and on one thread. An output
+// any coordinate of which lies outside the crop has the extrapolation value.
 func resize[T floating](c *Call, out, x []T, in, shape []int, taps [][]tap, extrapolation float64) {
 	cur := make([]float64, len(x))
 	for i, v := range x {
@@ -393,7 +409,8 @@ func resize[T floating](c *Call, out, x []T, in, shape []int, taps [][]tap, extr
 	}
 }
 
-// pick is the nearest mode for elements that are not floats.
+// pick is the nearest mode for elements that are not floats. Outside of a crop it takes the first
+// element of an axis.
 func pick(out, x *onnx.Tensor, in, shape []int, taps [][]tap) {
 	st, pos, move := strides(in), make([]int, len(in)), movesOf(x.Data)
 	for i, n := 0, out.Len(); i < n; i++ {

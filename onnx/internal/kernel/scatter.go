@@ -18,11 +18,13 @@ func init() {
 	)
 }
 
-// combiner puts one element of an update in its place.
+// combiner puts one element of an update in its place. dst and src are slices of one element type;
+// dst[d] is replaced by, or combined with, src[s].
 type combiner func(dst any, d int, src any, s int)
 
 // newCombiner returns a copy for reduction none; an error names a reduction of a type that has
-// none.
+// none. Before operator set 16 there is no reduction. It ends by package try, not by an error of
+// its own.
 func newCombiner(s *Spec) combiner {
 	r := "none"
 	if s.Opset >= 16 {
@@ -61,6 +63,8 @@ func newCombiner(s *Spec) combiner {
 	}
 }
 
+// combine sets dst[d] to its reduction with v. Floats give NaN where either is NaN, integers wrap
+// around.
 func combine[T number](r string, dst []T, d int, v T) {
 	switch r {
 	case "add":
@@ -74,7 +78,8 @@ func combine[T number](r string, dst []T, d int, v T) {
 	}
 }
 
-// copied makes output 0 a copy of input 0.
+// copied makes output 0 a copy of input 0. The input itself becomes the output where nobody needs
+// it afterwards.
 func copied(c *Call) *onnx.Tensor {
 	out := try.Get(c.over(0, 0, c.In[0].DType, c.In[0].Shape))
 	if c.Alias[0] < 0 {
@@ -83,7 +88,9 @@ func copied(c *Call) *onnx.Tensor {
 	return out
 }
 
-// ScatterElements: axis = 0; out[i_1, ..., indices[i], ..., i_r] = updates[i].
+// ScatterElements: axis = 0; out[i_1, ..., indices[i], ..., i_r] = updates[i]. It runs on one
+// thread: an element may be addressed more than once, and the last update, or the order of a sum,
+// must not depend on threads.
 func newScatterElements(s *Spec) (Kernel, error) {
 	axis := s.int("axis")
 	put := newCombiner(s)
@@ -106,6 +113,7 @@ func newScatterElements(s *Spec) (Kernel, error) {
 }
 
 // ScatterND: indices [..., d] address blocks in_{d}...; updates = [indices_{<last}..., in_{d}...].
+// Its updates are put in order on one thread, for the same reason.
 func newScatterND(s *Spec) (Kernel, error) {
 	put := newCombiner(s)
 	return func(c *Call) error {

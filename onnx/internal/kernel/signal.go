@@ -14,7 +14,8 @@ import (
 // float64.
 func outputDatatype(s *Spec) (onnx.DType, error) { return s.dtype("output_datatype"), nil }
 
-// signal reads a tensor [..., 1 or 2] as complex numbers.
+// signal reads a tensor [..., 1 or 2] as complex numbers. at(i) is the i-th number in row-major
+// order of the axes before the last.
 func signal(t *onnx.Tensor) (at func(i int) complex128) {
 	if len(t.Shape) < 2 || t.Shape[len(t.Shape)-1] != 1 && t.Shape[len(t.Shape)-1] != 2 {
 		try.Fail("the input has shape %v; the last axis must hold real numbers (1) or complex "+
@@ -38,7 +39,8 @@ func newDFT(s *Spec) (Kernel, error) {
 	return d.run, nil
 }
 
-// dft holds the attributes of a DFT, and with plan the sizes of a call.
+// dft holds the attributes of a DFT, and with plan the sizes of a call. A copy is planned for each
+// call, so that calls may run at a time.
 type dft struct {
 	axis              int
 	inverse, onesided bool
@@ -47,6 +49,8 @@ type dft struct {
 	read, bins, parts int
 }
 
+// run transforms line by line, O(n log n) each, on one thread. It looks between pieces of a line
+// whether the run is to end.
 func (d dft) run(c *Call) error {
 	x := signal(c.In[0])
 	try.Do(d.plan(c))
@@ -62,6 +66,7 @@ func (d dft) run(c *Call) error {
 			c.pieces(0, d.read, 16, func(lo, hi int) {
 				for k := lo; k < hi; k++ {
 					t.line[k] = x((o*have+k)*inner + i)
+					// The spectrum of a real signal is Hermitian: X_{n-k} = conj X_k.
 					if d.parts == 1 && k > 0 {
 						t.line[d.length-k] = cmplx.Conj(t.line[k])
 					}
@@ -84,7 +89,8 @@ func (d dft) run(c *Call) error {
 	return nil
 }
 
-// plan sets the axis, counted from the first, and the sizes of a call.
+// plan sets the axis, counted from the first, and the sizes of a call. The last axis, which holds
+// real and imaginary parts, cannot be transformed.
 func (d *dft) plan(c *Call) error {
 	in := c.In[0].Shape
 	last := len(in) - 1
@@ -110,6 +116,7 @@ func (d *dft) plan(c *Call) error {
 	if t := c.in(1); t != nil {
 		d.length = whole(t, "dft_length")
 	}
+	// A line of complex128, 16 bytes a number, must fit in one tensor.
 	if d.length < 1 || d.length > maxTensorBytes/16 {
 		return fmt.Errorf("a transform of length %d", d.length)
 	}
@@ -122,6 +129,7 @@ func (d *dft) plan(c *Call) error {
 	return nil
 }
 
+// setComplex writes number i of a tensor of pairs, which is of float32 or float64.
 func setComplex(t *onnx.Tensor, i int, v complex128) {
 	if d := t.F32(); d != nil {
 		d[2*i], d[2*i+1] = float32(real(v)), float32(imag(v))
@@ -131,7 +139,9 @@ func setComplex(t *onnx.Tensor, i int, v complex128) {
 }
 
 // STFT: transforms of frames of the signal [batch, n, 1 or 2], every frame_step; out = [batch,
-// frames, bins, 2].
+// frames, bins, 2]. frames = floor((n - length) / step) + 1; samples after the last whole frame are
+// left out. length is frame_length, or the window's size; both must agree where both are given.
+// bins is length, or length/2 + 1 with onesided.
 func newSTFT(s *Spec) (Kernel, error) {
 	onesided := s.bool("onesided")
 	return func(c *Call) error {
@@ -181,7 +191,8 @@ func newSTFT(s *Spec) (Kernel, error) {
 }
 
 // newWindowFunction is w_k = a - b cos(2πk/N) + c cos(4πk/N), with N the size (periodic = 1), or
-// one less.
+// one less. The Hann window is (1/2, 1/2, 0), Hamming's (25/46, 21/46, 0) and Blackman's (0.42,
+// 0.5, 0.08).
 func newWindowFunction(a, b, c float64) func(*Spec) (Kernel, error) {
 	return func(s *Spec) (Kernel, error) {
 		periodic, d := s.bool("periodic"), s.dtype("output_datatype")
@@ -207,7 +218,9 @@ func newWindowFunction(a, b, c float64) func(*Spec) (Kernel, error) {
 }
 
 // MelWeightMatrix: out [dft_length/2 + 1, bins], triangles over the frequencies whose corners are
-// equally far apart in mel.
+// equally far apart in mel. Mel of f Hz is 2595 log10(1 + f/700). Corner i of bins + 2 is the row
+// floor((dft_length + 1) f_i / sample_rate) of its frequency f_i. A triangle rises from corner i to
+// i + 1 and falls to i + 2.
 func newMelWeightMatrix(s *Spec) (Kernel, error) {
 	d := s.dtype("output_datatype")
 	return func(c *Call) error {
@@ -240,6 +253,7 @@ func newMelWeightMatrix(s *Spec) (Kernel, error) {
 		w := make([]float64, rows*bins)
 		for i := range bins {
 			from, mid, to := corner[i], corner[i+1], corner[i+2]
+			// The rising side has no rows: the peak stands alone.
 			if mid == from {
 				w[mid*bins+i] = 1
 			}

@@ -19,6 +19,7 @@ func init() {
 	)
 }
 
+// newSliceByAttribute has no steps, which the operator lacks before set 10.
 func newSliceByAttribute(s *Spec) (Kernel, error) {
 	starts, ends, axes := s.ints("starts"), s.ints("ends"), s.ints("axes")
 	return func(c *Call) error { return slice(c, starts, ends, axes, nil) }, nil
@@ -36,6 +37,8 @@ func newSlice(*Spec) (Kernel, error) {
 	}, nil
 }
 
+// slice turns positions into an offset and strides for gather. The whole input without steps shares
+// its buffer and copies nothing.
 func slice(c *Call, starts, ends, axes, steps []int) error {
 	in := c.In[0].Shape
 	if axes == nil {
@@ -56,6 +59,7 @@ func slice(c *Call, starts, ends, axes, steps []int) error {
 		if step == 0 {
 			return fmt.Errorf("steps %v: one is 0", steps)
 		}
+		// Neither sum overflows: a negative number and a size of at least 0 are added.
 		if start < 0 {
 			start += n
 		}

@@ -35,7 +35,9 @@ func exponents(x []float64) {
 	}
 }
 
-// softmax replaces x by e^(x - max x) / sum; exp works on the whole row.
+// softmax replaces x by e^(x - max x) / sum; exp works on the whole row. Less the maximum, no
+// exponential overflows and the sum is at least 1. x is not empty; it is left with NaN where it
+// holds NaN, or where its largest is infinite.
 func softmax(x []float64, exp func([]float64)) {
 	top := slices.Max(x)
 	for i := range x {
@@ -51,7 +53,8 @@ func softmax(x []float64, exp func([]float64)) {
 	}
 }
 
-// logSoftmax replaces x by x - (m + log sum e^(x - m)), m being the largest element.
+// logSoftmax replaces x by x - (m + log sum e^(x - m)), m being the largest element. It does not
+// take the logarithm of a softmax, which would be -Inf where the softmax underflows.
 func logSoftmax(x []float64, exp func(float64) float64) {
 	top := math.Inf(-1)
 	for _, v := range x {
@@ -79,7 +82,9 @@ func hardmax(x []float64) {
 	x[best] = 1
 }
 
-// axisSoftmax normalises along one axis; lines of float32 that lie in one piece go in vectors.
+// axisSoftmax normalises along one axis; lines of float32 that lie in one piece go in vectors. Both
+// work on a line in float64; f32 is for float32, where exponentials take the same steps for all
+// numbers.
 func axisSoftmax(f32, f64 func([]float64)) func(*Spec) (Kernel, error) {
 	return func(s *Spec) (Kernel, error) {
 		axis := s.int("axis")
@@ -92,7 +97,8 @@ func axisSoftmax(f32, f64 func([]float64)) func(*Spec) (Kernel, error) {
 }
 
 // softmaxLines does the lines along an axis in vectors where each lies in one piece, and else has
-// slow work on all.
+// slow work on all. A line lies in one piece where the axes behind have size 1. An error of the
+// axis is left to slow, which reports it.
 func softmaxLines(axis int, slow Kernel) Kernel {
 	return func(c *Call) error {
 		xs := c.In[0].Shape
@@ -110,7 +116,8 @@ func softmaxLines(axis int, slow Kernel) Kernel {
 	}
 }
 
-// flatSoftmax reads x as a matrix, whose rows it normalises.
+// flatSoftmax reads x as a matrix, whose rows it normalises. An axis that equals the rank is
+// allowed, and makes rows of one element. The output takes the input's shape back without a copy.
 func flatSoftmax(f32, f64 func([]float64)) func(*Spec) (Kernel, error) {
 	return func(s *Spec) (Kernel, error) {
 		axis := s.int("axis")

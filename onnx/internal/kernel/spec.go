@@ -41,7 +41,8 @@ type Spec struct {
 	err     error
 }
 
-// keeps is Keep of the product of factors float32 numbers.
+// keeps is Keep of the product of factors float32 numbers. It is in float64, since a product of
+// hostile sizes may exceed an int.
 func (s *Spec) keeps(factors ...int) bool {
 	bytes := 4.0
 	for _, f := range factors {
@@ -92,7 +93,8 @@ func (s *Spec) tensor(name string) *onnx.Tensor {
 }
 
 // list returns how a call has a list of numbers that is an attribute before operator set since, and
-// input 1 from then on; nil where it is left out.
+// input 1 from then on; nil where it is left out. An input is read at every call and is the call's
+// own; an attribute is shared and must not be changed.
 func (s *Spec) list(name string, since int) func(*Call) []int {
 	if s.Opset < since {
 		v := s.ints(name)
@@ -114,7 +116,8 @@ func (s *Spec) ignore(names ...string) {
 	}
 }
 
-// finish reports the first attribute that was misread or that nobody read.
+// finish reports the first attribute that was misread or that nobody read. [Prepare] calls it after
+// New, so that New has read all that it knows.
 func (s *Spec) finish() error {
 	if s.err != nil {
 		return s.err

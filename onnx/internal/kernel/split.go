@@ -21,6 +21,9 @@ func newSplit(s *Spec) (Kernel, error) {
 	return func(c *Call) error { return split(c, axis, sizes(c), uneven) }, nil
 }
 
+// split copies parts of the axis to the outputs; sizes nil divides it by their number n, in parts
+// of ceil(size/n). The last parts may then be smaller, or empty, where uneven allows it. An output
+// that no node reads is not made.
 func split(c *Call, axis int, sizes []int, uneven bool) error {
 	in := c.In[0].Shape
 	ax := try.Get(axisOf(axis, len(in)))
@@ -37,6 +40,7 @@ func split(c *Call, axis int, sizes []int, uneven bool) error {
 			left -= k
 		}
 	}
+	// Each size is held to the rest of the axis, so that hostile sizes cannot overflow the sum.
 	sum := 0
 	for _, v := range sizes {
 		if v < 0 || v > in[ax]-sum {

@@ -56,7 +56,8 @@ type sweep struct {
 	plain      bool // sums are neither scaled nor shifted; not read by the kernels
 }
 
-// newSweeps returns nil where there is no kernel for the window.
+// newSweeps returns nil where there is no kernel for the window. w is fitted to planes of shape in.
+// A vector of outputs reads at most 32 columns, two vectors, of a line.
 func newSweeps(w window, in, out []int) *sweeps {
 	if len(in) != 2 || !haveEights() || w.size[0] != w.size[1] || w.stride[0] != w.stride[1] ||
 		w.dilation[0] != 1 || w.dilation[1] != 1 {
@@ -115,7 +116,9 @@ func (p *strip) maskTaps(n, width int) {
 	}
 }
 
-// side sets two, where planes are narrow.
+// side sets two, where planes are narrow. Lanes alternate: output j of the first plane is lane 2j,
+// that of the second 2j + 1. A plane's line must fit one vector of 16 columns, and its outputs half
+// of one.
 func (s *sweeps) side(begin int) {
 	if s.in[1] > 16 || s.out[1] > 8 {
 		return
@@ -131,7 +134,8 @@ func (s *sweeps) side(begin int) {
 	}
 }
 
-// run convolves every channel with its own window.
+// run convolves every channel with its own window. Threads divide planes, or pairs of them. A
+// thread goes over several planes in one call of a kernel where one strip covers a plane.
 func (s *sweeps) run(v *convolution[float32]) {
 	if !haveMasks() || v.env.Reproducible {
 		s.runEights(v)
@@ -175,6 +179,7 @@ func (s *sweeps) run(v *convolution[float32]) {
 }
 
 // strip sweeps the strips of a plane one after the other, or the only strip of several planes.
+// Offsets of a sweep are bytes: four a number.
 func (s *sweeps) strip(a *sweep, dst []float32) {
 	a.src2, a.dst2, a.weights2, a.end2, a.index = a.src, a.dst, a.weights, a.end, &s.index
 	n := a.planes

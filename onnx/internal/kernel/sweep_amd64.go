@@ -1,6 +1,7 @@
 package kernel
 
-// run sweeps the window down one strip of a plane, or down two planes where both is set.
+// run sweeps the window down one strip of a plane, or down two planes where both is set. Sizes are
+// 3, 5 and 7; that of 7 comes with a stride of 1 and one plane alone.
 func (a *sweep) run(size, stride int, both bool) {
 	switch {
 	case size == 7:

@@ -9,7 +9,9 @@ import (
 
 // TensorScatter writes an update into a cache of keys or values: mode linear or circular, axis = -2
 // (not 0); cache [batch, ..., max, ...], update the same but for [..., n, ...] on axis, positions
-// write_indices + 0..n-1 of each sample (from 0 where they are left out).
+// write_indices + 0..n-1 of each sample (from 0 where they are left out). In mode circular
+// positions wrap around the axis; in linear an update beyond its end is an error. The cache is
+// copied, as its caller may keep it.
 func newTensorScatter(s *Spec) (Kernel, error) {
 	axis, mode := s.int("axis"), s.str("mode")
 	return func(c *Call) error {

@@ -27,7 +27,8 @@ func EnableText() {
 // a tensor of such.
 const maxString = 1 << 26
 
-// StringConcat: out = a b, with broadcasting.
+// StringConcat: out = a b, with broadcasting. Go's strings do not share the pool's limit, so the
+// bytes are counted here, before each is made.
 func newStringConcat(*Spec) (Kernel, error) {
 	return func(c *Call) error {
 		shape := try.Get(broadcast(c.In[0].Shape, c.In[1].Shape))
@@ -54,13 +55,15 @@ func newStringConcat(*Spec) (Kernel, error) {
 
 // StringSplit: x [...] at a delimiter, at most maxsplit times; without one, at runs of white space,
 // of which none leads or trails. y [..., n] holds the parts, and "" behind the last where another
-// string has more; z [...] counts them.
+// string has more; z [...] counts them. The width n is that of the string with most parts in this
+// call.
 func newStringSplit(s *Spec) (Kernel, error) {
 	delimiter, most := s.str("delimiter"), -1
 	if s.hasAttr("maxsplit") {
 		if most = s.int("maxsplit"); most < 0 {
 			return nil, fmt.Errorf("maxsplit is %d; it must be at least 0", most)
 		}
+		// Bounded so that one more is an int everywhere.
 		most = min(most, 1<<30) + 1 // parts
 	}
 	return func(c *Call) error {
@@ -99,9 +102,11 @@ func fields(v string, n int) []string {
 }
 
 // StringNormalizer: x [c] or [1, c] without its stop words, in upper or lower case. Where nothing
-// is left, y is one "". A locale in which i or ı change their case otherwise is refused.
+// is left, y is one "". A locale in which i or ı change their case otherwise is refused. Stop words
+// are compared after case folding unless is_case_sensitive is 1, and before the case is changed.
 func newStringNormalizer(s *Spec) (Kernel, error) {
 	sensitive, stops, locale := s.bool("is_case_sensitive"), map[string]bool{}, s.str("locale")
+	// Turkish, Azerbaijani and Lithuanian; strings.ToLower and ToUpper do not know their rules.
 	for _, l := range []string{"tr", "az", "lt"} {
 		if strings.HasPrefix(strings.ToLower(locale), l) {
 			return nil, fmt.Errorf("locale %q is not supported; its letters change their case by rules of "+
@@ -140,9 +145,11 @@ func newStringNormalizer(s *Spec) (Kernel, error) {
 }
 
 // RegexFullMatch: whether the whole of a string matches a pattern in the syntax of RE2, which is
-// that of package regexp.
+// that of package regexp. RE2 takes time linear in the string, so a hostile pattern cannot stall a
+// run as backtracking would.
 func newRegexFullMatch(s *Spec) (Kernel, error) {
 	pattern := s.str("pattern")
+	// The pattern must stand alone: one like `a)(?:b` closes the group below and would be accepted.
 	if _, err := regexp.Compile(pattern); err != nil {
 		return nil, fmt.Errorf("pattern: %w", err)
 	}

@@ -11,6 +11,8 @@ import (
 // tfIdf counts the n-grams of a pool in rows of words: n neighbours, or every k-th of them for 1 <=
 // k <= skips + 1. Single words are counted once.
 type tfIdf struct {
+	// words of the shortest and of the longest n-gram, and words between neighbours that may be
+	// skipped
 	least, most, skips int
 	column             []int     // of the output, by n-gram
 	weight             []float32 // by n-gram; nil is 1
@@ -39,11 +41,14 @@ func newTfIdf(s *Spec) (Kernel, error) {
 		return nil, fmt.Errorf("min_gram_length %d, max_gram_length %d, max_skip_count %d or "+
 			"ngram_indexes %v are out of range", t.least, t.most, t.skips, t.column)
 	}
+	// No n-gram is longer than the kinds that the pool has.
 	t.columns, t.most, t.skips = slices.Max(t.column)+1, min(t.most, len(starts)),
 		min(t.skips, maxExtent)
 	if t.weight != nil && len(t.weight) != len(t.column) {
 		return nil, fmt.Errorf("%d weights for %d n-grams", len(t.weight), len(t.column))
 	}
+	// Two programs read `weights` in two ways; a model that both read alike is accepted, others are
+	// refused.
 	for i, c := range t.column {
 		if t.weight != nil && (c >= len(t.weight) || t.weight[c] != t.weight[i]) {
 			return nil, fmt.Errorf("the weight of n-gram %d, whose column is %d: by the standard it is "+
@@ -65,13 +70,16 @@ func newTfIdf(s *Spec) (Kernel, error) {
 	})
 }
 
-// gram is an n-gram, or the beginning of some; id counts those of the pool from 1, 0 is none.
+// gram is an n-gram, or the beginning of some; id counts those of the pool from 1, 0 is none. Grams
+// make a tree (a trie) whose edges are words: a walk from the root spells an n-gram.
 type gram[T comparable] struct {
 	id   int
 	next map[T]*gram[T]
 }
 
-// grams reads the n-grams of a pool.
+// grams reads the n-grams of a pool. lengths[i] is the number of words of n-gram i. size is that of
+// the pool, in words; starts[i] is where the n-grams of i + 1 words begin. An error says that
+// starts do not divide the pool, or not in as many n-grams as there are columns.
 func (t tfIdf) grams(size int, starts []int) (lengths []int, err error) {
 	for i, from := range starts {
 		to, n := size, i+1
@@ -90,6 +98,8 @@ func (t tfIdf) grams(size int, starts []int) (lengths []int, err error) {
 	return lengths, nil
 }
 
+// countGrams builds the tree of the pool once, when the node is prepared. Calls only read it, so
+// that several may run at a time. Where an n-gram stands twice in the pool, the later one counts.
 func countGrams[T comparable](t tfIdf, pool []T, starts []int,
 	read func(*onnx.Tensor) []T) (Kernel, error) {
 	lengths, err := t.grams(len(pool), starts)
@@ -131,7 +141,9 @@ func countGrams[T comparable](t tfIdf, pool []T, starts []int,
 	}, nil
 }
 
-// count adds the n-grams of a row of words to y.
+// count adds the n-grams of a row of words to y. It costs at most len(x) · most steps of the tree
+// for each distance between words. A step longer than the row allows for the shortest n-gram ends
+// the loop, so that a hostile max_skip_count is bounded by the row.
 func count[T comparable](c *Call, t tfIdf, root *gram[T], x []T, y []float32) {
 	least := t.least
 	for step := 1; step <= t.skips+1 && least-1 <= (max(len(x), 1)-1)/step; step++ {
@@ -156,6 +168,7 @@ func count[T comparable](c *Call, t tfIdf, root *gram[T], x []T, y []float32) {
 				}
 			}
 		}
+		// A single word has no neighbours, and would be counted again at every distance.
 		if least == 1 {
 			least = 2
 		}

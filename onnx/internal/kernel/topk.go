@@ -18,12 +18,15 @@ func init() {
 	)
 }
 
+// newTopKByAttribute is TopK before operator set 10: the largest k, with k fixed by the node.
 func newTopKByAttribute(s *Spec) (Kernel, error) {
 	axis, k := s.int("axis"), s.int("k")
 	count := func(*Call) int { return k }
 	return numeric(s, topK[float32](axis, true, count), topK[float64](axis, true, count))
 }
 
+// newTopK reads k at every call. Results that come sorted meet sorted = 0 too, which leaves the
+// order open.
 func newTopK(s *Spec) (Kernel, error) {
 	axis, largest := s.int("axis"), true
 	if s.Opset >= 11 {
@@ -35,7 +38,9 @@ func newTopK(s *Spec) (Kernel, error) {
 		topK[int64](axis, largest, count), topK[uint64](axis, largest, count))
 }
 
-// topK sorts every line, stably: O(n log n) a line of n.
+// topK sorts every line, stably: O(n log n) a line of n. Lines run along the axis, so that
+// neighbours of a line are `inner` elements apart. A whole sort serves any k; a heap would save
+// time only where k is far below n. NaN counts as the least of all numbers, as cmp.Compare has it.
 func topK[T number](axis int, largest bool, count func(*Call) int) Kernel {
 	return func(c *Call) error {
 		in := c.In[0].Shape
@@ -52,6 +57,8 @@ func topK[T number](axis int, largest bool, count func(*Call) int) Kernel {
 		n, inner := in[ax], product(in[ax+1:])
 		order := make([]int, n)
 		for l, lines := 0, product(in[:ax])*inner; l < lines; l++ {
+			// Line l of the input begins here: l/inner counts the axes before, l%inner those
+			// behind.
 			base := l/inner*n*inner + l%inner
 			for i := range order {
 				order[i] = i

@@ -12,6 +12,8 @@ func init() {
 	register(Def{Op: "Transpose", Since: 1, New: newTranspose})
 }
 
+// newTranspose reads the input through its strides in the order of perm. A perm that is no
+// permutation of the axes is refused at the call, where the rank is known.
 func newTranspose(s *Spec) (Kernel, error) {
 	perm := s.ints("perm")
 	return func(c *Call) error {

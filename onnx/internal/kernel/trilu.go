@@ -12,6 +12,8 @@ func init() {
 	register(Def{Op: "Trilu", Since: 14, New: newTrilu})
 }
 
+// newTrilu clears the result and copies the run of every row that stays: O(elements). Input 0 is
+// [..., m, n].
 func newTrilu(s *Spec) (Kernel, error) {
 	upper := s.bool("upper")
 	return func(c *Call) error {

@@ -20,6 +20,7 @@ type integer interface{ signed | unsigned }
 
 type number interface{ floating | integer }
 
+// set is the set of these types.
 func set(ds ...onnx.DType) (t op.TypeSet) {
 	for _, d := range ds {
 		t |= 1 << d
@@ -40,7 +41,8 @@ var (
 	narrowInts = integers &^ set(onnx.Int64, onnx.Uint64)
 )
 
-// data is the elements of a tensor that the signature has already checked to hold T.
+// data is the elements of a tensor that the signature has already checked to hold T. Another type
+// is a defect of the program, and panics.
 func data[T any](t *onnx.Tensor) []T {
 	d, ok := t.Data.([]T)
 	if !ok {
@@ -49,12 +51,14 @@ func data[T any](t *onnx.Tensor) []T {
 	return d
 }
 
-// ints reads an int32 or int64 tensor (axes, shapes, indices) as ints.
+// ints reads an int32 or int64 tensor (axes, shapes, indices) as ints. The slice is the caller's.
+// Numbers beyond an int become the nearest int.
 //
 //go:noinline
 func ints(t *onnx.Tensor) ([]int, error) { return t.Ints() }
 
-// whole is the one element of an integer tensor, by the name that errors give it.
+// whole is the one element of an integer tensor, by the name that errors give it. It ends the
+// kernel by package try where there is not one element.
 func whole(t *onnx.Tensor, what string) int {
 	v, err := ints(t)
 	if err == nil && len(v) != 1 {
@@ -87,6 +91,9 @@ func strides(shape []int) []int {
 	return s
 }
 
+// product is the number of elements of a shape, 1 of a scalar's. It does not check for overflow,
+// which [onnx.Elements] does.
+//
 //go:noinline
 func product(shape []int) int {
 	n := 1
@@ -116,7 +123,8 @@ func axisOf(axis, rank int) (int, error) {
 	return axis, nil
 }
 
-// axesOf does so for several, each of which may occur once.
+// axesOf does so for several, each of which may occur once. The result is a new slice, in the order
+// of axes.
 func axesOf(axes []int, rank int) ([]int, error) {
 	out := make([]int, len(axes))
 	seen := make([]bool, rank)

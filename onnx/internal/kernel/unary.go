@@ -117,7 +117,7 @@ func floatKernel(s *Spec, cost int, f func(float64) float64) (Kernel, error) {
 	return evenKernel(s, cost, f, f)
 }
 
-// in64 computes in float64 on elements stored as T.
+// in64 computes in float64 on elements stored as T. An integer's result is truncated.
 func in64[T number](cost int, f func(float64) float64) Kernel {
 	return unaryOf(cost, func(x T) T { return T(f(float64(x))) })
 }
@@ -132,7 +132,8 @@ func unaryOf[T onnx.Element](cost int, f func(T) T) Kernel {
 	})
 }
 
-// rowOf applies an elementwise function that is given whole runs.
+// rowOf applies an elementwise function that is given whole runs. dst may be x itself; f is called
+// from several threads, each with its own run.
 func rowOf[T onnx.Element](cost int, f func(dst, x []T)) Kernel {
 	return func(c *Call) error {
 		x := data[T](c.In[0])
@@ -157,6 +158,7 @@ func newAbs(s *Spec) (Kernel, error) {
 		unaryOf(1, math.Abs), unaryOf(1, abs[int64]), unaryOf(1, abs[uint64]))
 }
 
+// neg of the least integer is that itself.
 func neg[T number](x T) T { return -x }
 
 func newNeg(s *Spec) (Kernel, error) {
@@ -187,7 +189,8 @@ func newIsInf(s *Spec) (Kernel, error) {
 	})
 }
 
-// predicate tests every element as a float64.
+// predicate tests every element as a float64. Float32 and halves are exact in float64, so that the
+// answer is that of their own type.
 func predicate(f func(float64) bool) (Kernel, error) {
 	return func(c *Call) error {
 		out := try.Get(c.New(0, onnx.Bool, c.In[0].Shape))

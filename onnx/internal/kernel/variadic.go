@@ -23,7 +23,8 @@ func newMean(s *Spec) (Kernel, error) {
 	return numeric(s, meanOf[float32](), meanOf[float64]())
 }
 
-// meanOf divides the sum by the number of inputs, once.
+// meanOf divides the sum by the number of inputs, once. It sums in T, so that large float32 may
+// overflow although their mean would not.
 func meanOf[T floating]() Kernel {
 	sum := fold[T](addRow[T])
 	return func(c *Call) error {
@@ -55,7 +56,8 @@ func maxOf[T number](a, b T) T { return max(a, b) }
 func minOf[T number](a, b T) T { return min(a, b) }
 
 // fold combines the first two inputs and then each other one with the result. Every input is
-// broadcast to the shape of all.
+// broadcast to the shape of all. One input is its own result, in the same buffer. From the third
+// on, row reads and writes the result in place, which elementwise rows allow.
 func fold[T onnx.Element](row func(dst, a, b []T)) Kernel {
 	d := onnx.TypeOf[T]()
 	return func(c *Call) error {

@@ -27,9 +27,11 @@ func finishAll(e *ending) {
 	finishY(e)
 }
 
+// unchanged are the scale and the shift that leave every number as it is, -0 included.
 var unchanged = [2]float32{1, negativeZero}
 
-// curveRow sets dst to the curve of src.
+// curveRow sets dst to the curve of src. dst may be src. The processor must have vectors: see
+// vectorMath.
 func curveRow(c curve, dst, src []float32) {
 	if len(src) > 0 {
 		_ = dst[len(src)-1]
@@ -38,7 +40,8 @@ func curveRow(c curve, dst, src []float32) {
 	}
 }
 
-// finishRows is apply of a, or returns false.
+// finishRows is apply of a, or returns false. Assembly checks no bounds, so the furthest element is
+// looked at first.
 func finishRows(a *after, rows matrix[float32], channel int) bool {
 	if !havePanels || rows.rows == 0 || rows.cols == 0 {
 		return false
@@ -59,6 +62,7 @@ func finishRows(a *after, rows matrix[float32], channel int) bool {
 }
 
 // scaleRows sets dst to rows of src, as many as there are scales, times theirs, or returns false.
+// Without scales it does nothing, and its answer is whether it would.
 func scaleRows(dst, src, scales []float32) bool {
 	if !havePanels || len(scales) == 0 {
 		return havePanels
@@ -203,7 +207,8 @@ func softmaxRows(dst, src []float32, n int) {
 	}
 }
 
-// softmaxRow is softmaxRows of one line, in AVX2.
+// softmaxRow is softmaxRows of one line, in AVX2. src is not empty. The numbers after the last
+// whole vector are done in Go, or in a vector of their own.
 func softmaxRow(dst, src []float32) {
 	top := src[0]
 	var lanes [8]float32
@@ -223,6 +228,7 @@ func softmaxRow(dst, src []float32) {
 }
 
 // exponentials sets dst to those of src - shift, within 2e-7 of themselves, and returns their sum.
+// Eight sums run side by side, in an order that depends on the length alone.
 func exponentials(dst, src []float32, shift float32) (sum float32) {
 	var lanes, rest [8]float32
 	n := len(src) &^ 7
@@ -241,10 +247,12 @@ func exponentials(dst, src []float32, shift float32) (sum float32) {
 	return sum
 }
 
+// expRow sets dst to the exponentials of src.
 func expRow(dst, src []float32) { exponentials(dst, src, 0) }
 
 // quotient is an odd function that goes to 1 as x P(x²) / Q(x²): the x from which on it is 1, the
-// coefficients of P, and those of Q but for the first, which is 1.
+// coefficients of P, and those of Q but for the first, which is 1. P has six coefficients, and Q
+// five beside its first.
 type quotient [12]float32
 
 // Both fitted by least squares again and again, weighted by where they missed most, to 2e-8 and
@@ -260,7 +268,8 @@ var (
 		2.956603858544051e-09}
 )
 
-// row sets dst to the function of src, within 4e-7 of itself.
+// row sets dst to the function of src, within 4e-7 of itself. dst may be src; both have the same
+// length.
 func (q *quotient) row(dst, src []float32) {
 	n := len(src) &^ 7
 	if n > 0 {
@@ -301,7 +310,7 @@ func endRows(l *lines, part matrix[float32], column int) bool {
 	return true
 }
 
-// geluRow sets dst to x / 2 (1 + erf(x / sqrt 2)), in float32.
+// geluRow sets dst to x / 2 (1 + erf(x / sqrt 2)), in float32. dst may be x.
 func geluRow(dst, x []float32) {
 	n := len(x) &^ 7
 	if haveAVX512 && len(x) > 0 {
@@ -321,6 +330,7 @@ func geluRow(dst, x []float32) {
 	}
 }
 
+// erfRow and tanhRow set dst to the function of src.
 func erfRow(dst, src []float32)  { erfQuotient.row(dst, src) }
 func tanhRow(dst, src []float32) { tanhQuotient.row(dst, src) }
 

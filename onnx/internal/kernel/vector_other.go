@@ -16,6 +16,7 @@ func tilesOut(dst []float32, line int, m []float32, ms, n int, f *finish) {
 	tilesOutGo(dst, line, m, ms, n, f)
 }
 
+// vectorMath is false: the rows of curves below are never called.
 func vectorMath() bool { return false }
 
 func softmaxRows(_, _ []float32, _ int) {}

@@ -9,7 +9,8 @@ import (
 // via runs a kernel on tensors of other types than it is written for: inputs whose type is in from
 // are converted to `to`, and outputs that are to have a type in from (outs) come back from it.
 // Half-precision floats are computed in float32 and rounded once at the end; narrow integers in
-// int64, then cut. Constants are converted once.
+// int64, then cut. Constants are converted once. The kernel runs in a call of its own, whose
+// scratch memory and converted inputs go back to the pool at its end.
 func via(k Kernel, from op.TypeSet, to onnx.DType, outs []onnx.DType,
 	constants []*onnx.Tensor) Kernel {
 	fixed := make([]*onnx.Tensor, len(constants))
@@ -39,6 +40,8 @@ func via(k Kernel, from op.TypeSet, to onnx.DType, outs []onnx.DType,
 			if t == nil {
 				continue
 			}
+			// An output that shares an input's buffer is copied only where its type changes.
+			// Buffers that the inner call made are given back once they are converted or copied.
 			own := sub.Alias[i] < 0
 			if err == nil && (!own || from.Has(outs[i]) && t.DType == to) {
 				d := t.DType

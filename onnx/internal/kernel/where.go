@@ -10,6 +10,7 @@ func init() {
 	register(Def{Op: "Where", Since: 9, New: newWhere})
 }
 
+// newWhere divides float32 and int64 among threads; choose moves elements of all other types.
 func newWhere(*Spec) (Kernel, error) {
 	return func(c *Call) error {
 		shape := try.Get(broadcast(c.In[0].Shape, c.In[1].Shape, c.In[2].Shape))
@@ -45,7 +46,8 @@ func chosen[T onnx.Element](c bool, x, y T) T {
 	return [2]T{y, x}[mask(c)&1]
 }
 
-// choose is where for the rarer element types.
+// choose is where for the rarer element types. It runs on one thread, and asks for the type once
+// and not for every element.
 func choose(c *Call, out *onnx.Tensor) {
 	cond, shape, move := c.In[0].Data.([]bool), out.Shape, movesOf(out.Data)
 	od := newOdometer(shape,

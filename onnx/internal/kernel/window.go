@@ -23,7 +23,9 @@ const maxExtent = 1 << 28
 const maxSide = 1 << 20
 
 // newWindow reads auto_pad (NOTSET), kernel_shape, strides (1), dilations (1), pads (0). Without a
-// kernel_shape attribute the size comes from the weights when the model runs.
+// kernel_shape attribute the size comes from the weights when the model runs. It ends by package
+// try on attributes that contradict each other or are out of range. SAME_UPPER puts an odd padding
+// at the end, SAME_LOWER at the beginning.
 func newWindow(s *Spec) window {
 	w := window{autoPad: s.str("auto_pad"), size: s.ints("kernel_shape"), stride: s.ints("strides"),
 		dilation: s.ints("dilations")}
@@ -85,6 +87,9 @@ func (w *window) complete(r int, outPad *[]int) error {
 //	extent_k = dilation_k (size_k - 1) + 1
 //	out_k    = floor((in_k + begin_k + end_k - extent_k) / stride_k) + 1          (ceil where ceil_mode)
 //	SAME:      out_k = ceil(in_k / stride_k), begin_k + end_k = max(0, (out_k - 1) stride_k + extent_k - in_k)
+//
+// w itself and its lists are not changed. A window that does not fit once into the padded axis is
+// an error, unless ceil_mode lets it pass the end.
 func (w window) fit(in []int) (window, []int, error) {
 	if len(w.begin) == 0 {
 		w.begin, w.end = nil, nil

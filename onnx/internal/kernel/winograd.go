@@ -55,7 +55,8 @@ func newWinograd(s *Spec, win window, group int) *winograd {
 	return g
 }
 
-// pack transforms the weights, when they are first wanted.
+// pack transforms the weights, when they are first wanted. Transformed weights are 16/9 as many
+// numbers, rounded once to float32 from float64.
 func (g *winograd) pack() {
 	g.left = make([]float32, g.group*tileMatrices*padRows(g.rows)*g.cols)
 	part, to := make([]float32, tileMatrices*winogradRows*g.cols), g.left
@@ -78,7 +79,8 @@ func (g *winograd) pack() {
 	}
 }
 
-// filtered is G g Gᵀ, where G is [1 0 0; ½ ½ ½; ½ -½ ½; 0 0 1].
+// filtered is G g Gᵀ, where G is [1 0 0; ½ ½ ½; ½ -½ ½; 0 0 1]. g is in row-major order, and so is
+// u.
 func filtered(g *[9]float32) (u [tileMatrices]float32) {
 	line := func(a, b, c float64) [4]float64 {
 		return [4]float64{a, (a + b + c) / 2,
@@ -100,7 +102,8 @@ func filtered(g *[9]float32) (u [tileMatrices]float32) {
 func (g *winograd) always() bool { return g.rows*g.cols < winogradLarge }
 
 // suits reports whether an output of size sp is worth it, and a line of its tiles no more than a
-// few times the tiles in work.
+// few times the tiles in work. The answer depends on shapes alone, so that an image's result does
+// not depend on its batch.
 func (g *winograd) suits(sp []int) bool {
 	if g == nil {
 		return false
@@ -177,6 +180,7 @@ type winogradItem struct {
 	lanes *tileLanes
 }
 
+// item is the work on some lines of tiles (part) of a group of a block of images.
 func (r *winogradRun) item(part, group, block int) winogradItem {
 	i := winogradItem{winogradRun: r, group: group, image: block * r.images, first: part * r.lines}
 	i.last, i.n = min(r.high, i.first+r.lines), min(r.images, r.v.xs[0]-i.image)
@@ -184,7 +188,8 @@ func (r *winogradRun) item(part, group, block int) winogradItem {
 	return i
 }
 
-// transform sets v to Bᵀ d B of the item's tiles.
+// transform sets v to Bᵀ d B of the item's tiles. v is [16, channels, columns]. The padding counts
+// as zeros.
 func (i winogradItem) transform(v, split []float32) {
 	p, size, channels := i.phases, i.v.in, i.winograd.cols
 	for ch := range channels {
@@ -205,7 +210,8 @@ func (i winogradItem) transform(v, split []float32) {
 	}
 }
 
-// multiply sets m to winogradRows of the weights, from row on, times v.
+// multiply sets m to winogradRows of the weights, from row on, times v. m is [16, winogradRows,
+// columns], one matrix product for each element of a tile.
 func (i winogradItem) multiply(m, v []float32, row int) {
 	g, rows := i.winograd, min(winogradRows, i.winograd.rows-row)
 	packed := padRows(rows) * g.cols
@@ -238,7 +244,7 @@ func (i winogradItem) finish(m, pair []float32, first int) {
 }
 
 // copyOut writes the outputs f of a channel, whose plane of the item's first image is at the
-// beginning of out, by way of pair.
+// beginning of out, by way of pair. An odd last line or column of outputs is computed and left out.
 func (i winogradItem) copyOut(out, from, pair []float32, f *finish) {
 	height, width, half, short := i.v.sp[0], i.v.sp[1], len(pair)/2, i.wide < 8
 	if short { // lines of tiles that fill no vector are ended together
@@ -314,7 +320,8 @@ func tilesOutGo(dst []float32, line int, m []float32, ms, n int, f *finish) {
 // vector.
 type finish [4][8]float32
 
-// spread returns the map of a channel's sums by bias and a, which may be nil.
+// spread returns the map of a channel's sums by bias and a, which may be nil. (v + bias) scale +
+// shift = v scale + (bias scale + shift), in one product and one sum.
 func (a *after) spread(bias []float32, channel int) (f finish) {
 	scale, shift, lo, hi := float32(1), float32(0), float32(math.Inf(-1)), float32(math.Inf(1))
 	if bias != nil {

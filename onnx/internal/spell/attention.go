@@ -70,7 +70,8 @@ type attention struct {
 	sizeQ, sizeK string // scalars: S and T
 }
 
-// grouped reshapes [B, Hq, S, ·] to [B, H, Hq/H, S, ·] where heads are shared.
+// grouped reshapes [B, Hq, S, ·] to [B, H, Hq/H, S, ·] where heads are shared. A head of K then
+// serves its group by broadcasting, and is not copied.
 func (a *attention) grouped(x string) string {
 	if !a.shared {
 		return x
@@ -94,7 +95,8 @@ func (a *attention) one(x string) string {
 	return a.bi("Unsqueeze", x, a.ints(2))
 }
 
-// scores: scale Q Kᵀ, [B, Hq, S, T].
+// scores: scale Q Kᵀ, [B, Hq, S, T]. The queries are scaled and not the scores, which are S T in
+// number where the queries are S D. The scale is 1/√D where none is given.
 func (a *attention) scores() string {
 	var scale string
 	if a.attrs.Has("scale") {
@@ -115,6 +117,7 @@ func (a *attention) mix(p string) string {
 // bias is the addend of the scores, "" where nothing is, and whether all of a row can be -inf.
 func (a *attention) bias() (bias string, mayBeEmpty bool) {
 	never := a.num(math.Inf(-1))
+	// A boolean mask is true where a key is seen; one of numbers is added as it is.
 	if mask := a.node.Input(3); mask != "" {
 		if a.Type(mask) == onnx.Bool {
 			mask = a.op("Where", []string{mask, a.num(0), never})
@@ -133,6 +136,7 @@ func (a *attention) bias() (bias string, mayBeEmpty bool) {
 		bias, mayBeEmpty = mask, true
 	}
 	lengths := a.node.Input(6)
+	// -1 is no bound on that side; a causal node sees no key behind the query's own place.
 	left, right := -1, -1
 	if a.attrs.Has("left_window_size") {
 		left = a.attrs.Int("left_window_size")
@@ -162,6 +166,7 @@ func (a *attention) bias() (bias string, mayBeEmpty bool) {
 		// [S, 1]
 		at := a.bi("Unsqueeze", a.span(0, a.sizeQ), a.ints(-1))
 		switch {
+		// Queries stand behind the past, or at the end of each sequence where its length is given.
 		case a.node.Input(4) != "":
 			at = a.add(at, a.pick(a.un("Shape", a.node.Input(4)), 2))
 		case perBatch != "":
@@ -186,7 +191,8 @@ func (a *attention) bias() (bias string, mayBeEmpty bool) {
 	return bias, mayBeEmpty
 }
 
-// covers reports whether a mask's last axis is known to be as long as the keys.
+// covers reports whether a mask's last axis is known to be as long as the keys. It spares a Pad,
+// whose size is worked out where the model runs.
 func (a *attention) covers(mask string) bool {
 	m, k := a.Shape(a.node.Input(3)), a.Shape(a.node.Input(1))
 	if a.node.Input(4) != "" || len(m) == 0 || len(k) < 3 {
@@ -196,7 +202,8 @@ func (a *attention) covers(mask string) bool {
 	return last == keys && (last.IsKnown() || last.Symbol != "")
 }
 
-// softmax over the last axis, in the type that the node asks for.
+// softmax over the last axis, in the type that the node asks for. A precision of halves is not
+// taken, as it would only lose bits.
 func (s *speller) softmax(x string) string {
 	precision := s.attrs.DType("softmax_precision")
 	cast := s.attrs.Has("softmax_precision") && precision != s.d && !isHalf(precision)

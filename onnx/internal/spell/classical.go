@@ -59,7 +59,7 @@ func (s *speller) cast(v string, d onnx.DType) string {
 }
 
 // reals returns the input in the floats that are computed in: float64 stays, all others become
-// float32.
+// float32. It changes s.d, the type that later constants are of.
 func (s *speller) reals() string {
 	if s.d == onnx.Float64 || s.d == onnx.Float32 {
 		return s.node.Input(0)
@@ -68,7 +68,8 @@ func (s *speller) reals() string {
 	return s.cast(s.node.Input(0), onnx.Float32)
 }
 
-// table makes a constant of the type that is computed in.
+// table makes a constant of the type that is computed in. Values are rounded to float32 once, from
+// the attribute's own number.
 func (s *speller) table(v []float64, shape ...int) string {
 	if s.d == onnx.Float64 {
 		return s.constant(onnx.NewTensor(v, shape...))
@@ -102,7 +103,8 @@ func (s *speller) reduced(op, x string, axis, keep int) string {
 	return s.opInt(op, []string{x, s.ints(int64(axis))}, "keepdims", keep)
 }
 
-// transformed applies a post_transform to scores [n, classes].
+// transformed applies a post_transform to scores [n, classes]. PROBIT is refused: no standard
+// operator computes the quantile of the normal distribution.
 func (s *speller) transformed(scores, name string) string {
 	switch name {
 	case "NONE", "":
@@ -135,7 +137,8 @@ func (s *speller) labels(ints string) (string, int) {
 	return s.ints(v...), len(v)
 }
 
-// linear returns X Wᵀ + b, [n, rows]; 0 rows stand for as many as there are intercepts.
+// linear returns X Wᵀ + b, [n, rows]; 0 rows stand for as many as there are intercepts. W is [rows,
+// features], as the attribute coefficients lists it row by row.
 func (s *speller) linear(rows int) (string, int) {
 	w, b := s.numbers("coefficients"), s.numbers("intercepts")
 	rows = cmp.Or(rows, len(b))
@@ -161,7 +164,7 @@ func spellLinearRegressor(s *speller) []string {
 }
 
 // spellLinearClassifier: the label of the largest score, and the scores. One row for two classes is
-// that of the second.
+// that of the second. The label follows from the scores before post_transform.
 func spellLinearClassifier(s *speller) []string {
 	labels, classes := s.labels("classlabels_ints")
 	rows := cmp.Or(len(s.attrs.Floats("intercepts")), classes)
@@ -229,7 +232,7 @@ func spellBinarizer(s *speller) []string {
 }
 
 // spellImputer puts a value, of each column or of all, in the place of those that are missing: NaN,
-// or one that is named.
+// or one that is named. A list of one value serves all columns by broadcasting.
 func spellImputer(s *speller) []string {
 	x := s.node.Input(0)
 	if ints := s.attrs.Ints("imputed_value_int64s"); len(ints) > 0 && !s.d.IsFloat() {
@@ -250,7 +253,8 @@ func spellImputer(s *speller) []string {
 	return []string{s.op("Where", []string{missing, s.table(floats, len(floats)), x})}
 }
 
-// spellFeatureVectorizer joins columns.
+// spellFeatureVectorizer joins columns. A vector becomes rows of its inputdimensions; all results
+// are float32.
 func spellFeatureVectorizer(s *speller) []string {
 	dims := s.attrs.Ints("inputdimensions")
 	var parts []string
@@ -274,7 +278,8 @@ func spellArrayFeatureExtractor(s *speller) []string {
 		"axis", -1)}
 }
 
-// spellOneHotEncoder: 1 where a value is the category of its column, all 0 where it is none.
+// spellOneHotEncoder: 1 where a value is the category of its column, all 0 where it is none. The
+// result has one axis more than the input, of as many positions as there are categories.
 func spellOneHotEncoder(s *speller) []string {
 	if !s.attrs.Bool("zeros") {
 		try.Fail("zeros is 0, with which a value of no category is an error; supported is 1")
@@ -293,7 +298,9 @@ func (s *speller) matches(x, keys string) string {
 	return s.bi("Equal", s.bi("Unsqueeze", x, s.ints(-1)), keys)
 }
 
-// spellLabelEncoder looks each value up in a list of keys: its value, else the default.
+// spellLabelEncoder looks each value up in a list of keys: its value, else the default. Every value
+// is compared with every key, which takes memory of values times keys. Of equal keys the first one
+// counts, as ArgMax takes the first of ties.
 func spellLabelEncoder(s *speller) []string {
 	keys, values := s.list("keys"), s.list("values")
 	fallback := s.attrs.Tensor("default_tensor")

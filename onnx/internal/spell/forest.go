@@ -11,12 +11,15 @@ import (
 // Bounds of an ensemble of trees. A table of a row a node has at most a number of elements, and a
 // number more for each number that the node's own lists hold.
 const (
+	// A level of the deepest tree costs some nodes of the graph, and boosted trees have tens of
+	// levels.
 	maxTreeDepth = 1000
 	leastTable   = 1 << 22
 	perNumber    = 1 << 7
 )
 
-// room checks a table of the node against the length of its lists.
+// room checks a table of the node against the length of its lists. The product of both is compared
+// by division, which cannot overflow.
 func (s *speller) room(rows, columns int) error {
 	most := leastTable
 	for _, a := range s.node.Attrs {
@@ -68,6 +71,7 @@ type forest struct {
 	depth     int
 }
 
+// newForest makes nodes that are all leaves, with the neutral number of the aggregate as weights.
 func (s *speller) newForest(nodes, targets int, aggregate string) *forest {
 	if err := s.room(nodes, targets); err != nil {
 		try.Fail("its nodes and targets: %w", err)
@@ -93,7 +97,8 @@ func (s *speller) newForest(nodes, targets int, aggregate string) *forest {
 	return f
 }
 
-// weigh gives a leaf's weight to a target.
+// weigh gives a leaf's weight to a target. Weights of one leaf for one target add up; of MIN and
+// MAX the last one counts.
 func (f *forest) weigh(node, target int, w float64) {
 	if target < 0 || target >= f.targets {
 		try.Fail("a leaf weighs target %d of %d", target, f.targets)
@@ -106,7 +111,8 @@ func (f *forest) weigh(node, target int, w float64) {
 	}
 }
 
-// measure finds the depth; a branch that two others lead to, or none, is an error.
+// measure finds the depth; a branch that two others lead to, or none, is an error. A branch is
+// visited once, so that it takes O(nodes) however the file links them.
 func (f *forest) measure() {
 	seen := make([]bool, len(f.mode))
 	level := append([]int64{}, f.roots...)
@@ -138,7 +144,8 @@ func (f *forest) measure() {
 }
 
 // flat reads the trees of TreeEnsembleRegressor and TreeEnsembleClassifier: nodes by tree and
-// number. kind names the leaves' attributes, target or class.
+// number. kind names the leaves' attributes, target or class. A node without a parent is a root,
+// and each tree has one.
 func (s *speller) flat(kind string, targets int, aggregate string) *forest {
 	trees, ids := s.attrs.Ints("nodes_treeids"), s.attrs.Ints("nodes_nodeids")
 	modes, features, splits := s.attrs.Strs("nodes_modes"), s.attrs.Ints("nodes_featureids"),
@@ -200,7 +207,9 @@ func (s *speller) flat(kind string, targets int, aggregate string) *forest {
 	return f
 }
 
-// nested reads the trees of TreeEnsemble: branches first, then leaves.
+// nested reads the trees of TreeEnsemble: branches first, then leaves. Leaf i is row n + i of the
+// tables, behind the n branches. Lists of members belong to the branches that read one, in their
+// order.
 func (s *speller) nested() *forest {
 	modes, splits := s.numbers("nodes_modes"), s.numbers("nodes_splits")
 	features, yes, no := s.attrs.Ints("nodes_featureids"), s.attrs.Ints("nodes_truenodeids"),
@@ -249,7 +258,7 @@ func (s *speller) nested() *forest {
 	return f
 }
 
-// memberships splits membership_values at NaN.
+// memberships splits membership_values at NaN. A last list without a NaN behind it is none.
 func (s *speller) memberships() (lists [][]float64) {
 	var list []float64
 	for _, v := range s.numbers("membership_values") {
@@ -263,7 +272,8 @@ func (s *speller) memberships() (lists [][]float64) {
 }
 
 // scores lets every row of x [n, features] walk through every tree and adds the weights of the
-// leaves: [n, targets].
+// leaves: [n, targets]. Rows and trees walk together: depth steps of a few nodes on [n, trees]
+// positions. A row that has come to a leaf stays there for the remaining steps.
 func (s *speller) scores(f *forest, x string) string {
 	rows := s.op("Slice", []string{s.un("Shape", x), s.ints(0), s.ints(1)})
 	trees := int64(len(f.roots))
@@ -291,7 +301,9 @@ func (s *speller) scores(f *forest, x string) string {
 	return s.reduced("ReduceSum", y, 1, 0)
 }
 
-// branch reports whether values go to the first child.
+// branch reports whether values go to the first child. Where all branches are of one kind, as in
+// most files, the modes are not looked at. Leaves have both children in themselves, so that it does
+// not matter which way they say.
 func (s *speller) branch(f *forest, v string, look func(string) string) string {
 	used := map[int64]bool{}
 	missing := false
@@ -345,7 +357,8 @@ func (s *speller) memberTable(f *forest) string {
 	return s.table(table, len(f.mode), width)
 }
 
-// walked returns the scores of the node's trees with its base values.
+// walked returns the scores of the node's trees with its base values. One base value serves all
+// targets by broadcasting.
 func (s *speller) walked(f *forest) string {
 	y := s.scores(f, s.reals())
 	base := s.numbers("base_values")
@@ -414,7 +427,8 @@ func spellTreeClassifier(s *speller) []string {
 	return []string{s.bi("Gather", labels, at), y}
 }
 
-// only keeps the weights of one target.
+// only keeps the weights of one target. The tables of branches are shared with f; the weights are
+// new.
 func (f *forest) only(target int) *forest {
 	out := *f
 	out.targets, out.weight = 1, nil

@@ -13,7 +13,8 @@ import (
 // fusable are the activations that the runtime fuses; parameters are their alpha, then their beta.
 const fusable = "Elu HardSigmoid LeakyRelu Relu Sigmoid Softplus Softsign Tanh ThresholdedRelu"
 
-// activated is an activation of y by the name and the parameters that the node gives it.
+// activated is an activation of y by the name and the parameters that the node gives it. Parameters
+// that the activation has no use for are left unread.
 func (s *speller) activated(y string, params []float32) []string {
 	name := s.attrs.Str("activation")
 	switch {
@@ -33,7 +34,8 @@ func (s *speller) activated(y string, params []float32) []string {
 	return []string{s.op(name, []string{y}, attrs...)}
 }
 
-// spellFusedGemm: an activation of alpha A'B' + beta C.
+// spellFusedGemm: an activation of alpha A'B' + beta C. activation_gamma is dropped, which no
+// supported activation has.
 func spellFusedGemm(s *speller) []string {
 	y := s.op("Gemm", s.node.Inputs,
 		s.attributes("activation", "activation_alpha", "activation_beta", "activation_gamma")...)
@@ -49,7 +51,8 @@ func spellFusedGemm(s *speller) []string {
 	return s.activated(y, params)
 }
 
-// spellFusedConv: an activation of a convolution plus Z.
+// spellFusedConv: an activation of a convolution plus Z. Z is of the result's shape and is added
+// before the activation.
 func spellFusedConv(s *speller) []string {
 	in := s.node.Inputs[:min(len(s.node.Inputs), 3)]
 	y := s.op("Conv", without(in...), s.attributes("activation", "activation_params")...)
@@ -60,7 +63,7 @@ func spellFusedConv(s *speller) []string {
 }
 
 // spellMultiHead: attention of flat queries, keys and values, [B, S, H·D] and [B, T, H·D], with a
-// bias of all three, [3 H·D].
+// bias of all three, [3 H·D]. Past keys and packed tensors are refused by name.
 func spellMultiHead(s *speller) []string {
 	s.without("past_key", 6)
 	qkv := []string{s.node.Input(0), s.node.Input(1), s.node.Input(2)}
@@ -91,7 +94,8 @@ func (s *speller) addParts(values []string, vector string, sizes []string) []str
 }
 
 // spellPackedAttention: attention of one input, whose queries, keys and values are its products
-// with the columns of one matrix, plus a bias.
+// with the columns of one matrix, plus a bias. The input is [B, S, I] and the matrix [I, sum of the
+// three widths].
 func spellPackedAttention(s *speller) []string {
 	s.without("past", 4)
 	if s.attrs.Bool("do_rotary") {
@@ -136,6 +140,8 @@ func (s *speller) masked(mask, bias string, qkv []string, none bool) string {
 		try.Fail("a mask of one axis, of lengths or positions, is not supported")
 	}
 	seen := s.bi("Greater", s.opInt("Cast", []string{mask}, "to", int(onnx.Int64)), s.whole(0))
+	// The runtime's own default; a finite number leaves a row without a seen key the softmax of its
+	// scores.
 	filter := float32(-10000)
 	if s.attrs.Has("mask_filter_value") {
 		filter = s.attrs.Float("mask_filter_value")
@@ -158,7 +164,8 @@ func (s *speller) masked(mask, bias string, qkv []string, none bool) string {
 	return s.add(bias, added)
 }
 
-// sized is a value, which ends the run where an axis is not of a size, [1].
+// sized is a value, which ends the run where an axis is not of a size, [1]. A Split into one part
+// moves nothing, and its sizes must add up to the axis.
 func (s *speller) sized(v string, axis int, size string) string {
 	return s.opInt("Split", []string{v, size}, "axis", axis)
 }
@@ -184,6 +191,7 @@ func (s *speller) heads(qkv []string, bias string) []string {
 	if scale := s.attrs.Float("scale"); s.attrs.Has("scale") && scale != 0 {
 		n.Attrs = append(n.Attrs, onnx.FloatAttr("scale", scale))
 	}
+	// The copy appends to the nodes written so far, which go back to s at the end.
 	standard := *s
 	standard.node, standard.attrs = n, op.Attrs(n, attentionOpset)
 	out := spellAttention(&standard)

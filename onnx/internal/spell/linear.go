@@ -17,7 +17,9 @@ import (
 //	v = beta (v - Sᵀk)                   delta, gated_delta
 //	S = S + k vᵀ;  output = scale Sᵀq    all
 //
-// Queries are [B, T, Hq·Dk], keys and values [B, T, H·D]; Hq/H heads of queries read one state.
+// Queries are [B, T, Hq·Dk], keys and values [B, T, H·D]; Hq/H heads of queries read one state. The
+// state in and out is the whole of the past, so that a step costs the same at any length. A scale
+// of 0 stands for 1/√Dk.
 func spellLinearAttention(s *speller) []string {
 	rule, qHeads, heads := s.attrs.Str("update_rule"), s.attrs.Int("q_num_heads"),
 		s.attrs.Int("kv_num_heads")
@@ -67,7 +69,8 @@ func spellLinearAttention(s *speller) []string {
 }
 
 // linearStep is the graph of one step: the state, and rows [B, ·] of query, key, value, and of
-// decay and beta where there are any.
+// decay and beta where there are any. Within it q is [B, H, Hq/H, Dk], k [B, H, 1, Dk] and v [B, H,
+// 1, Dv]. Names of its values are made by the graph around it, so that none hides another.
 func (s *speller) linearStep(inputs []string, heads int, gated, delta bool) *onnx.Graph {
 	e := &speller{emit: emit{fresh: s.fresh, base: s.base + "/step"}, Around: s.Around,
 		attrs: s.attrs, d: s.d}
@@ -107,7 +110,8 @@ func (s *speller) linearStep(inputs []string, heads int, gated, delta bool) *onn
 // spellAffineGrid: positions (x, y) or (x, y, z) in -1..1 of the pixels of an image of size [n, c,
 // (d,) h, w], times theta [n, r, r + 1] (Jaderberg et al. 2015, arXiv:1506.02025, equation 1).
 // Pixel i of s stands at 2i/(s - 1) - 1 where corners are aligned, else at (2i + 1)/s - 1; the only
-// pixel of an axis stands at -1 where they are.
+// pixel of an axis stands at -1 where they are. The result is [n, (d,) h, w, r], with x first among
+// its r coordinates.
 func spellAffineGrid(s *speller) []string {
 	theta, size := s.node.Input(0), s.node.Input(1)
 	space := s.op("Slice", []string{size, s.ints(2), s.ints(math.MaxInt64), s.ints(0)})

@@ -8,13 +8,15 @@ import (
 )
 
 // dequantized is input i with its scale and zero point in the two inputs after it, in float32. A
-// vector of scales has one for each position of axis 1.
+// vector of scales has one for each position of axis 1. x = (q - zero point) scale; a zero point
+// that is left out is 0.
 func (s *speller) dequantized(i int, attrs ...onnx.Attr) string {
 	return s.op("DequantizeLinear",
 		without(s.node.Input(i), s.node.Input(i+1), s.node.Input(i+2)), attrs...)
 }
 
-// quantized quantises a result with the scale and zero point of inputs i and i + 1.
+// quantized quantises a result with the scale and zero point of inputs i and i + 1. QuantizeLinear
+// without a zero point gives uint8, whichever type the node's own output has.
 func (s *speller) quantized(v string, i int) []string {
 	if s.node.Input(i+1) == "" && s.d != onnx.Uint8 {
 		try.Fail("its output's zero point is left out, which is supported for uint8")
@@ -91,7 +93,8 @@ func spellQuantizedWhere(s *speller) []string {
 }
 
 // spellQuantizedGemm: alpha (A'B' + a_scale b_scale C) of int32 C, quantised again where the output
-// has a scale. b_scale is one number, or one for each column of B'.
+// has a scale. b_scale is one number, or one for each column of B'. Gemm multiplies A'B' by alpha
+// and adds C as it is, so that alpha goes into the scale of C.
 func spellQuantizedGemm(s *speller) []string {
 	var axis []onnx.Attr
 	if s.attrs.Bool("transB") {
@@ -118,7 +121,8 @@ func (s *speller) toFloat(v string) string {
 }
 
 // spellIntegerProduct: a_scale b_scale (A - a_zero)(B - b_zero) + bias, of integers; A is quantised
-// here where the node is dynamic.
+// here where the node is dynamic. The sum of products is exact in int32, and is scaled in float32
+// after it.
 func spellIntegerProduct(s *speller) []string {
 	a, b := s.node.Input(0), s.node.Input(1)
 	aScale, bScale, aZero, bZero, bias := s.node.Input(2), s.node.Input(3), s.node.Input(4),

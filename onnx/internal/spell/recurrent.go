@@ -14,7 +14,8 @@ import (
 func IsRecurrent(n *onnx.Node) bool { return n.Domain == "" && cells[n.Op].gates != "" }
 
 // cell is a recurrent layer's step: from the gates' inputs (a letter a gate, in the order of the
-// weights) and the state to the new state.
+// weights) and the state to the new state. Weights are [directions, gates·H, I] and [directions,
+// gates·H, H], and a bias holds both, the input's first.
 type cell struct {
 	gates       string
 	activations []string // by default
@@ -73,7 +74,8 @@ func (r *recurrent) widen() {
 	r.node, r.d = n, onnx.Float32
 }
 
-// check reads the directions and activations and checks the layer's attributes.
+// check reads the directions and activations and checks the layer's attributes. The bound of
+// hidden_size keeps gates times hidden within 32 bits.
 func (r *recurrent) check() {
 	switch r.attrs.Str("direction") {
 	case "reverse":
@@ -101,7 +103,8 @@ func (r *recurrent) check() {
 }
 
 // sequence returns the input as [T, B, I]; it sets the batch and the mask of the steps that a
-// sequence has.
+// sequence has. A step of the mask is true while the sequence lasts, whichever direction runs over
+// it.
 func (r *recurrent) sequence() string {
 	x := r.node.Input(0)
 	if r.batchFirst {
@@ -174,6 +177,8 @@ func (e *emit) give(v, out string, to onnx.DType) {
 	e.nodes = append(e.nodes, node)
 }
 
+// constant is a node and not an initializer, since [Spell] returns nodes alone.
+//
 //go:noinline
 func (e *emit) constant(t *onnx.Tensor) string {
 	return e.op("Constant", nil, onnx.TensorAttr("value", t))
@@ -199,7 +204,8 @@ func (e *emit) pick(v string, i int) string {
 	return e.bi("Gather", v, e.whole(i))
 }
 
-// part takes positions k·hidden to (k + 1)·hidden of the first axis.
+// part takes positions k·hidden to (k + 1)·hidden of the first axis. Slice takes its bounds as
+// inputs from operator set 10 on.
 func (r *recurrent) part(v string, k int) string {
 	from, to := k*r.hidden, (k+1)*r.hidden
 	if r.opset < 10 {
@@ -247,7 +253,7 @@ func (r *recurrent) state(i, direction int) string {
 }
 
 // direction runs direction i over the sequence x [T, B, I] and gives y [T, B, H] and the last
-// states [B, H].
+// states [B, H]. States of a run from the end are those after its first position.
 func (r *recurrent) direction(x string, i int) (y, h, c string) {
 	s := &step{body: &onnx.Graph{Name: r.base + "/step", Initializers: map[string]*onnx.Tensor{}}}
 	s.cellNodes = &cellNodes{recurrent: r, emit: emit{fresh: r.fresh, base: r.base + "/step"}}
@@ -281,7 +287,8 @@ func (s *step) input(name string, d onnx.DType, last int) string {
 	return name
 }
 
-// takeInputs gives the body its states, the gates' inputs of direction i and the mask.
+// takeInputs gives the body its states, the gates' inputs of direction i and the mask. The product
+// with the input weights is one for all steps, and only the recurrent one is per step.
 func (s *step) takeInputs(x string, i int) {
 	r := s.recurrent
 	w, rec := r.pick(r.node.Input(1), i), r.pick(r.node.Input(2), i)
@@ -326,7 +333,8 @@ func (s *step) takeInputs(x string, i int) {
 }
 
 // compute computes the new states and the step's output; behind a sequence's end the states stay
-// and the output is zero.
+// and the output is zero. A run from the end passes the padding first, with the initial states
+// unchanged.
 func (s *step) compute() []string {
 	h, c := s.h, s.c
 	s.cell.step(s.cellNodes)
@@ -438,7 +446,8 @@ type cellNodes struct {
 	acts    []func(e *emit, x string) string
 }
 
-// act clips a gate's input, if the node asks for that, and applies activation k.
+// act clips a gate's input, if the node asks for that, and applies activation k. The limit holds
+// before an activation, as clip of the standard does, and not for the LSTM's output h(C').
 func (c *cellNodes) act(k int, v string) string {
 	if c.attrs.Has("clip") {
 		limit := c.attrs.Float("clip")
@@ -457,11 +466,11 @@ func (c *cellNodes) gate(k int, h string) string {
 // rest is 1 - v.
 func (c *cellNodes) rest(v string) string { return c.bi("Sub", c.number(1, c.d), v) }
 
-// H = f(x + H R).
+// stepRNN: H = f(x + H R).
 func stepRNN(c *cellNodes) { c.h = c.act(0, c.gate(0, c.h)) }
 
-// z = f(·), r = f(·), candidate = g(x + (r H) R) or g(x + r (H R + b)), H = (1 - z) candidate + z
-// H.
+// stepGRU: z = f(·), r = f(·), candidate = g(x + (r H) R) or g(x + r (H R + b)), H = (1 - z)
+// candidate + z H.
 func stepGRU(c *cellNodes) {
 	e := &c.emit
 	z, r := c.act(0, c.gate(0, c.h)), c.act(0, c.gate(1, c.h))
@@ -479,8 +488,8 @@ func stepGRU(c *cellNodes) {
 	c.h = e.add(e.mul(c.rest(z), v), e.mul(z, c.h))
 }
 
-// i = f(· + P C), o = f(· + P C'), forget = f(· + P C) or 1 - i, C' = forget C + i g(·), H = o
-// h(C').
+// stepLSTM: i = f(· + P C), o = f(· + P C'), forget = f(· + P C) or 1 - i, C' = forget C + i g(·),
+// H = o h(C').
 func stepLSTM(c *cellNodes) {
 	e := &c.emit
 	gate := func(k, peep int, cell string) string {

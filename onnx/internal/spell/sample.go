@@ -47,6 +47,7 @@ func (s sampler) taps(at, size string) (pixel, weight string) {
 		offsets[i] = float32(i - (k-1)/2)
 	}
 	t := s.sub(at, first)
+	// Horner's rule in t, the fraction of the position between its pixels.
 	weight = s.add(s.row(s.weights[len(s.weights)-1]), s.mul(t, s.num(0)))
 	for _, c := range slices.Backward(s.weights[:len(s.weights)-1]) {
 		weight = s.add(s.mul(weight, t), s.row(c))
@@ -64,6 +65,7 @@ func (s sampler) taps(at, size string) (pixel, weight string) {
 			low, span = s.num(0), last
 		}
 		span = s.bi("Max", span, s.num(1))
+		// Reflection is periodic in two spans: there and back is one period.
 		d := s.un("Abs", s.sub(pixel, low))
 		turns := s.un("Floor", s.div(d, s.add(span, span)))
 		d = s.sub(d, s.mul(turns, s.add(span, span)))
@@ -72,7 +74,8 @@ func (s sampler) taps(at, size string) (pixel, weight string) {
 	return s.bi("Max", s.bi("Min", pixel, last), s.num(0)), weight
 }
 
-// read gives the values [n, c, l] of images at rows y and columns x, each [n, l].
+// read gives the values [n, c, l] of images at rows y and columns x, each [n, l]. It gathers k²
+// pixels for each position, k taps on an axis, and keeps them all in memory.
 func (s sampler) read(image, y, x string) string {
 	size := s.real(s.dims(image, 2, 4))
 	width := s.pick(size, 1)
@@ -107,6 +110,8 @@ func spellGridSample(s *speller) []string {
 	}
 	size := s.real(s.dims(x, 2, 4))
 	flat := s.shaped(grid, s.dims(grid, 0, 1), s.ints(-1, 2))
+	// -1 and 1 are the centres of the outer pixels where corners are aligned, else their outer
+	// edges.
 	at := func(i int, size string) string {
 		v := s.add(s.opInt("Gather", []string{flat, s.whole(i)},
 			"axis", 2), s.num(1))
@@ -120,7 +125,8 @@ func spellGridSample(s *speller) []string {
 }
 
 // spellDeformConv: a convolution whose kernel reads at positions moved by offsets, times a mask
-// (Zhu et al. 2019, arXiv:1811.11168).
+// (Zhu et al. 2019, arXiv:1811.11168). The moved pixels become columns [n, groups, C/groups·k,
+// positions], as im2col's, times the kernel.
 func spellDeformConv(s *speller) []string {
 	x, w, offset, mask := s.node.Input(0), s.node.Input(1), s.node.Input(2), s.node.Input(4)
 	d := s.Shape(w)
@@ -172,7 +178,8 @@ func spellDeformConv(s *speller) []string {
 
 // spellRoiAlign: means of points in the cells of regions (He et al. 2017, arXiv:1703.06870), as a
 // product with weights of rows and one with weights of columns; or, by mode max, the highest of the
-// weighted pixels around all points.
+// weighted pixels around all points. Points of a cell form a grid, so that the mean of bilinear
+// values is one product on each axis.
 func spellRoiAlign(s *speller) []string {
 	x, rois := s.node.Input(0), s.node.Input(1)
 	mode := s.attrs.Str("mode")
@@ -210,7 +217,8 @@ type points struct {
 	size  string // of the axis
 }
 
-// cells lays points along an axis, whose ends are the columns k and k + 2 of the regions.
+// cells lays points along an axis, whose ends are the columns k and k + 2 of the regions. Points
+// more than one pixel outside of the image count 0, and nearer ones take the edge's pixel.
 func (s *speller) cells(rois string, k, cellCount int, size string) points {
 	scale, offset := s.num(float64(s.attrs.Float("spatial_scale"))), 0.0
 	half := s.attrs.Str("coordinate_transformation_mode") == "half_pixel"
@@ -247,7 +255,8 @@ func (s *speller) cells(rois string, k, cellCount int, size string) points {
 	return points{at: at, there: kept, one: mine, count: n, size: size}
 }
 
-// shares are the weights [regions, 1, cells, size] of pixels along an axis in the means of cells.
+// shares are the weights [regions, 1, cells, size] of pixels along an axis in the means of cells. A
+// hat function max(0, 1 - |point - pixel|) is the linear weight of both neighbours at once.
 func (s *speller) shares(c points) string {
 	zero, one := s.num(0), s.num(1)
 	last := func(v string) string { return s.bi("Unsqueeze", v, s.ints(3)) }

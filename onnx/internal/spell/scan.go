@@ -17,7 +17,8 @@ import (
 //
 // A sequence that is shorter is cut before its Scan (so that one that goes backward begins at its
 // own end), and the outputs that the Scan returns is filled with zeros up to T, as the ONNX Runtime
-// does; the standard leaves these positions undefined.
+// does; the standard leaves these positions undefined. n is not changed; the result has n's outputs
+// under their names, and its body is shared with n.
 func Scan(n *onnx.Node, fresh func(base string) (name string)) (*onnx.Node, error) {
 	attrs := op.Attrs(n, 8)
 	body, ok := n.Attr("body")
@@ -34,6 +35,7 @@ func Scan(n *onnx.Node, fresh func(base string) (name string)) (*onnx.Node, erro
 	e := &emit{fresh: fresh, base: base}
 	each := &onnx.Graph{Name: base + "/each", Initializers: map[string]*onnx.Tensor{}}
 	outer := &onnx.Node{Name: n.Name, Op: "Scan", Outputs: n.Outputs}
+	// Each input of the node is scanned along the batch, its first axis, and loses it in the body.
 	given := func(from string, info onnx.ValueInfo) string {
 		outer.Inputs = append(outer.Inputs, from)
 		info.Name = e.fresh(base + "/one")
@@ -96,7 +98,7 @@ func Scan(n *onnx.Node, fresh func(base string) (name string)) (*onnx.Node, erro
 	return outer, nil
 }
 
-// lengthened returns x with missing rows of zeros behind it.
+// lengthened returns x with missing rows of zeros behind it. missing is a vector of one.
 func (e *emit) lengthened(x, missing string, zero *onnx.Tensor) string {
 	shape := e.opInt("Concat", []string{missing, e.slice(e.un("Shape", x), 1, math.MaxInt32)}, "axis", 0)
 	zeros := e.op("ConstantOfShape", []string{shape}, onnx.TensorAttr("value", zero))

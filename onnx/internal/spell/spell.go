@@ -53,6 +53,9 @@ func HasSpelling(n *onnx.Node) bool {
 // in float32 and rounded once.
 //
 // Source: the equations of the operators' own pages.
+//
+// The node is not changed, and each of its outputs is given by the last nodes under its own name.
+// An error does not name the node, which is the caller's to do.
 func Spell(n *onnx.Node, a Around) (nodes []*onnx.Node, err error) {
 	defer try.Catch(&err)
 	d := a.Type(n.Input(0))
@@ -82,6 +85,8 @@ func Spell(n *onnx.Node, a Around) (nodes []*onnx.Node, err error) {
 	for i, in := range n.Inputs {
 		if t := a.Type(in); in != "" && (isHalf(t) || t == onnx.Undefined && isHalf(d)) {
 			s.node.Inputs[i] = s.opInt("Cast", []string{in}, "to", int(onnx.Float32))
+			// Shapes are those of the half-precision input, as nobody outside knows the cast's
+			// name.
 			s.halves[s.node.Inputs[i]] = in
 		}
 	}
@@ -134,7 +139,8 @@ func (s *speller) result(i int, d onnx.DType) onnx.DType {
 }
 
 // spellings gives the values of a node's outputs, "" where one is not made; they end by package try
-// where a node is refused.
+// where a node is refused. Only [EnableClassical] writes to it, before anything runs; after that it
+// is read at once by many.
 var spellings = map[onnx.OpName]func(s *speller) []string{
 	{Name: "Attention"}: spellAttention, {Name: "RMSNormalization"}: spellRMSNormalization,
 	{Name: "RotaryEmbedding"}: spellRotaryEmbedding,
@@ -181,7 +187,7 @@ func (e *emit) bi(op, x, y string) string { return e.op(op, []string{x, y}) }
 //go:noinline
 func (e *emit) whole(v int) string { return e.constant(onnx.Scalar(int64(v))) }
 
-// span is the vector from, from + 1, ... below a scalar.
+// span is the vector from, from + 1, ... below a scalar. Range is of operator set 11 and later.
 func (e *emit) span(from int, to string) string {
 	return e.op("Range", []string{e.whole(from), to, e.whole(1)})
 }
@@ -189,6 +195,7 @@ func (e *emit) span(from int, to string) string {
 //go:noinline
 func (e *emit) ints(v ...int64) string { return e.constant(onnx.Vector(v...)) }
 
+// int64s are the integers of attributes as tensors take them.
 func int64s(v []int) []int64 {
 	out := make([]int64, len(v))
 	for i, x := range v {
@@ -209,11 +216,13 @@ func (e *emit) dims(v string, from, to int) string {
 //go:noinline
 func (s *speller) num(v float64) string { return s.number(float32(v), s.d) }
 
+// shaped reshapes a value to sizes that are vectors of the graph, joined in their order.
 func (s *speller) shaped(v string, parts ...string) string {
 	return s.bi("Reshape", v, s.opInt("Concat", parts, "axis", 0))
 }
 
-// spellSwish: x σ(αx), times b where a second operand gates.
+// spellSwish: x σ(αx), times b where a second operand gates. QuickGelu is the same function with
+// another default of alpha, 1.702.
 func spellSwish(s *speller) []string {
 	x := s.node.Input(0)
 	scaled := x
@@ -228,7 +237,9 @@ func spellSwish(s *speller) []string {
 }
 
 // spellCausalConv: a convolution of each channel with its own kernel of k positions, over the last
-// k - 1 positions of the past and the input.
+// k - 1 positions of the past and the input. x is [N, C, L], the weight [C, 1, k] and the past [N,
+// C, k-1], zeros where it is left out. The second output is the last k - 1 positions, which the
+// next call takes as its past.
 func spellCausalConv(s *speller) []string {
 	x, w := s.node.Input(0), s.node.Input(1)
 	shape := s.Shape(w)
@@ -275,7 +286,7 @@ func (s *speller) overRoot(x, mean string) string {
 }
 
 // spellRMSNormalization: x / sqrt(mean x² + ε) · scale over the axes from axis on (Zhang and
-// Sennrich 2019).
+// Sennrich 2019). Unlike layer normalisation it subtracts no mean and adds no bias.
 func spellRMSNormalization(s *speller) []string {
 	x := s.node.Input(0)
 	axes := s.lastAxes(x, s.attrs.Int("axis"))
@@ -343,7 +354,8 @@ func (s *speller) joinHeads(x string) string {
 		s.ints(0, 0, -1))
 }
 
-// spellGelu: x Φ(x), or by tanh for FastGelu; a second input is a bias.
+// spellGelu: x Φ(x), or by tanh for FastGelu; a second input is a bias. Φ(x) is (1 + erf(x/√2))/2,
+// and by tanh (1 + tanh(√(2/π) (x + 0.044715 x³)))/2.
 func spellGelu(s *speller) []string {
 	x := s.node.Input(0)
 	if b := s.node.Input(1); b != "" {
@@ -357,7 +369,8 @@ func spellGelu(s *speller) []string {
 	return []string{s.mul(s.mul(x, s.num(.5)), s.add(inner, s.num(1)))}
 }
 
-// spellFusedMatMul: α A' B'.
+// spellFusedMatMul: α A' B'. The rank is needed, since Transpose without perm would reverse a
+// stack's axes as well.
 func spellFusedMatMul(s *speller) []string {
 	if s.attrs.Bool("transBatchA") || s.attrs.Bool("transBatchB") {
 		try.Fail("transBatchA and transBatchB are not supported")
@@ -386,7 +399,7 @@ func spellFusedMatMul(s *speller) []string {
 }
 
 // spellSkipNormalization: a normalisation over the last axis of input + skip (+ bias); the sum is
-// the fourth output.
+// the fourth output. Mean and inverse deviation, the outputs between, are not made.
 func spellSkipNormalization(s *speller) []string {
 	simple := strings.Contains(s.node.Op, "Simplified")
 	bias := 4
