@@ -32,23 +32,22 @@ type tuningReport struct {
 	Seconds float64       `json:"seconds"`    // of training alone
 }
 
-// train trains the model and writes it. With N examples an epoch has floor(N/batch) steps, one at
-// least. All that the result depends on is the identity of the run: a checkpoint of another one is
-// not gone on from. Step t of T, from 0, has with W = warmup*T the rate
+// settle sets examples and parts of a step, by n examples to train on, and the rate of each step,
+// and returns the peak rate. With n examples an epoch has floor(n/batch) steps, one at least. Step t
+// of T, from 0, has with W = warmup*T the rate
 //
 //	peak (t+1)/W                                          for t < W, else
 //	floor + (peak - floor) (1 + cos(pi (t-W)/(T-W)))/2
 //
 // The floor is 0 for cosine, and the peak itself for constant.
-func (o *tuning) train(cmd *cobra.Command, m *onnx.Model, ex *examples, cfg settings.Engine) error {
-	ctx := cmd.Context()
+func (o *tuning) settle(cmd *cobra.Command, n int) (rate float64, err error) {
 	if len(o.t.Weights) == 0 && o.t.LoRA == 0 {
-		return usageErrorf("no weights are trained; freeze fewer, or give a model with " +
+		return 0, usageErrorf("no weights are trained; freeze fewer, or give a model with " +
 			"weights of float32")
 	}
 	// A step has no more examples than there are, and its parts have one size.
 	batch, parts := o.t.Batch, o.t.Parts
-	o.t.Batch = min(batch, ex.train.N)
+	o.t.Batch = min(batch, n)
 	// The largest number of parts that divides the batch is the nearest below.
 	for o.t.Parts > 1 && o.t.Batch%o.t.Parts != 0 {
 		o.t.Parts--
@@ -57,16 +56,26 @@ func (o *tuning) train(cmd *cobra.Command, m *onnx.Model, ex *examples, cfg sett
 	if o.t.Batch < batch || o.t.Parts < parts {
 		fmt.Fprintf(cmd.ErrOrStderr(), "fmp onnx train: a step takes %d examples in %d parts, "+
 			"not %d in %d: there are %d to train on, and the parts must divide a step's\n",
-			o.t.Batch, o.t.Parts, batch, parts, ex.train.N)
+			o.t.Batch, o.t.Parts, batch, parts, n)
 	}
 	// Examples of an epoch that fill no batch make no step of their own.
-	steps := o.t.Epochs * max(1, ex.train.N/max(1, o.t.Batch))
-	rate := cmp.Or(o.rate, 1e-4)
-	if o.t.Rate = optim.WarmupCosine(rate, 0,
-		int(o.warmup*float64(steps))); o.schedule == "constant" {
-		o.t.Rate = optim.WarmupCosine(rate, rate, int(o.warmup*float64(steps)))
-	} else if o.schedule != "cosine" {
-		return usageErrorf("--schedule is %q; allowed are cosine and constant", o.schedule)
+	steps := o.t.Epochs * max(1, n/max(1, o.t.Batch))
+	rate = cmp.Or(o.rate, 1e-4)
+	floor, ok := map[string]float64{"cosine": 0, "constant": rate}[o.schedule]
+	if !ok {
+		return 0, usageErrorf("--schedule is %q; allowed are cosine and constant", o.schedule)
+	}
+	o.t.Rate = optim.WarmupCosine(rate, floor, int(o.warmup*float64(steps)))
+	return rate, nil
+}
+
+// train trains the model and writes it. All that the result depends on is the identity of the run:
+// a checkpoint of another one is not gone on from.
+func (o *tuning) train(cmd *cobra.Command, m *onnx.Model, ex *examples, cfg settings.Engine) error {
+	ctx := cmd.Context()
+	rate, err := o.settle(cmd, ex.train.N)
+	if err != nil {
+		return err
 	}
 	digest, err := models.Digest(m)
 	if err != nil {
