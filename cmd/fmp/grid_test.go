@@ -86,49 +86,6 @@ func sameFigures(t *testing.T, a, b string) {
 	}
 }
 
-func TestGridGivesTheBytesOfSingleRuns(t *testing.T) {
-	if testing.Short() {
-		t.Skip("makes ten runs with their reports: ten seconds")
-	}
-	emptyCache(t)
-	place := t.TempDir()
-	file := pictureGrid(t, 2, "ANN, CANN, FMP, PRIOR")
-	for _, threads := range []string{"1", "3"} {
-		ran(t, "grid", file, "--threads", threads, "--out", filepath.Join(place, threads))
-	}
-	for i, name := range gridNames {
-		one := filepath.Join(place, "1", name)
-		sameFigures(t, one, filepath.Join(place, "3", name))
-		if i > 0 && i < 3 {
-			continue // two single runs are enough
-		}
-		single := filepath.Join(place, "single", name)
-		// The directory's settings name no places: the models and images are given again.
-		parsed := must.Get(experiment.ParseGrid(read(t, file)))(t)
-		runs := must.Get(parsed.Runs())(t)
-		c := runs[i].Config
-		ran(t, "run", "--config", filepath.Join(one, experiment.ConfigFile), "--dataset",
-			c.Dataset.Name, "--extractor", c.Extractor.Model, "--threads", "2", "--out", single)
-		sameFigures(t, one, single)
-	}
-	// Done again, it does nothing.
-	before := stamps(t, filepath.Join(place, "3"))
-	out, errs := ran(t, "grid", file, "--threads", "2", "--out", filepath.Join(place, "3"), "--json")
-	var all []runOutput
-	if err := json.Unmarshal([]byte(out), &all); err != nil || len(all) != len(gridNames) ||
-		len(all[0].Tables) != 4 {
-		t.Errorf("%v, %d runs: %s", err, len(all), errs)
-	}
-	if strings.Count(errs, "was done before") != len(gridNames) {
-		t.Errorf("a finished grid said %s", errs)
-	}
-	for p, was := range before {
-		if now, err := os.Stat(p); err != nil || !now.ModTime().Equal(was) {
-			t.Errorf("%s was written again", p)
-		}
-	}
-}
-
 // stamps are the times at which the files below a folder were written.
 func stamps(t *testing.T, root string) map[string]time.Time {
 	t.Helper()
@@ -162,16 +119,49 @@ func lines(t *testing.T, root, name string) int {
 	return n
 }
 
-func TestGridSurvivesKills(t *testing.T) {
+// killGrid kills the program at work on a grid once it has made a number of its cells, and leaves
+// at the end of each journal the beginning of a line, as a cell killed half-way does at worst.
+func killGrid(t *testing.T, file, killed string, threads, target, total int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, must.Get(os.Executable())(t), "grid", file,
+		"--threads", fmt.Sprint(threads), "--out", killed)
+	cmd.Env = append(os.Environ(), programEnv+"=1")
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	must.Do(t, cmd.Start())
+	for lines(t, killed, experiment.TimingsFile) < target && ctx.Err() == nil {
+		time.Sleep(2 * time.Millisecond)
+	}
+	must.Do(t, cmd.Process.Kill())
+	if err := cmd.Wait(); err == nil || ctx.Err() != nil {
+		t.Fatalf("the program was not killed at work (%v): %s", err, said.String())
+	}
+	done := lines(t, killed, experiment.TimingsFile)
+	if done < target || done >= total {
+		t.Fatalf("killed at %d of %d cells", done, total)
+	}
+	journals := must.Get(filepath.Glob(filepath.Join(killed, "*", experiment.JournalFile)))(t)
+	for _, j := range journals {
+		b := read(t, j)
+		b = b[:bytes.LastIndexByte(b, '\n')+1]
+		must.Do(t, os.WriteFile(j, append(b, `{"partition":"homogeneous","method":"FMP","acc":0.9`...),
+			0o644))
+	}
+}
+
+// TestGrid: a grid has the bytes of single runs, on any number of threads, also where it was killed
+// and made again. A cell is made once, and of a finished grid nothing is.
+func TestGrid(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts the program several times and kills it: half a minute")
 	}
 	emptyCache(t)
-	self := must.Get(os.Executable())(t)
-	const seeds = 3
-	file, place := pictureGrid(t, seeds, "LBNN, ANN, BNN, CANN, FMP"), t.TempDir()
+	const seeds = 2
+	file, place := pictureGrid(t, seeds, "LBNN, ANN, CANN, FMP, PRIOR"), t.TempDir()
 	whole, killed := filepath.Join(place, "whole"), filepath.Join(place, "killed")
-	ran(t, "grid", file, "--threads", "2", "--out", whole)
+	ran(t, "grid", file, "--threads", "3", "--out", whole)
 	total := lines(t, whole, experiment.ResultsFile)
 	if want := len(gridNames) * 2 * 2 * seeds * 5; total != want {
 		t.Fatalf("%d cells; want %d", total, want)
@@ -179,34 +169,7 @@ func TestGridSurvivesKills(t *testing.T) {
 
 	const kills, threads = 3, 2
 	for k := range kills {
-		target := (k + 1) * total / (kills + 1)
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-		cmd := exec.CommandContext(ctx, self, "grid", file, "--threads", fmt.Sprint(threads),
-			"--out", killed)
-		cmd.Env = append(os.Environ(), programEnv+"=1")
-		var said bytes.Buffer
-		cmd.Stderr = &said
-		must.Do(t, cmd.Start())
-		for lines(t, killed, experiment.TimingsFile) < target && ctx.Err() == nil {
-			time.Sleep(2 * time.Millisecond)
-		}
-		must.Do(t, cmd.Process.Kill())
-		if err := cmd.Wait(); err == nil || ctx.Err() != nil {
-			t.Fatalf("the program was not killed at work (%v): %s", err, said.String())
-		}
-		cancel()
-		done := lines(t, killed, experiment.TimingsFile)
-		if done < target || done >= total {
-			t.Fatalf("killed at %d of %d cells", done, total)
-		}
-		// What a cell killed half-way leaves at worst: the beginning of a line.
-		journals := must.Get(filepath.Glob(filepath.Join(killed, "*", experiment.JournalFile)))(t)
-		for _, j := range journals {
-			b := read(t, j)
-			b = b[:bytes.LastIndexByte(b, '\n')+1]
-			must.Do(t, os.WriteFile(j, append(b, `{"partition":"homogeneous","method":"FMP","acc":0.9`...),
-				0o644))
-		}
+		killGrid(t, file, killed, threads, (k+1)*total/(kills+1), total)
 	}
 	out, _ := ran(t, "grid", file, "--threads", "1", "--out", killed)
 	if !strings.Contains(out, "FMP") {
@@ -235,6 +198,30 @@ func TestGridSurvivesKills(t *testing.T) {
 	}
 	if timed < total-kills*threads {
 		t.Errorf("timings of %d of %d cells", timed, total)
+	}
+	for _, i := range []int{0, 3} { // two single runs are enough
+		one, single := filepath.Join(whole, gridNames[i]), filepath.Join(place, "single", gridNames[i])
+		// The directory's settings name no places: the models and images are given again.
+		runs := must.Get(must.Get(experiment.ParseGrid(read(t, file)))(t).Runs())(t)
+		c := runs[i].Config
+		ran(t, "run", "--config", filepath.Join(one, experiment.ConfigFile), "--dataset",
+			c.Dataset.Name, "--extractor", c.Extractor.Model, "--threads", "2", "--out", single)
+		sameFigures(t, one, single)
+	}
+	before := stamps(t, killed)
+	out, errs := ran(t, "grid", file, "--threads", "2", "--out", killed, "--json")
+	var all []runOutput
+	if err := json.Unmarshal([]byte(out), &all); err != nil || len(all) != len(gridNames) ||
+		len(all[0].Tables) != 4 {
+		t.Errorf("%v, %d runs: %s", err, len(all), errs)
+	}
+	if strings.Count(errs, "was done before") != len(gridNames) {
+		t.Errorf("a finished grid said %s", errs)
+	}
+	for p, was := range before {
+		if now, err := os.Stat(p); err != nil || !now.ModTime().Equal(was) {
+			t.Errorf("%s was written again", p)
+		}
 	}
 }
 
