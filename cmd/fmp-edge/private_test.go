@@ -319,6 +319,62 @@ func TestEveryServerIsCharged(t *testing.T) {
 	}
 }
 
+// TestOnePair: the shares of one splitting go to one pair of servers, by join and by send, whichever role a server
+// has in another pair; another pair gets nothing unless the sums are split anew.
+func TestOnePair(t *testing.T) {
+	graph, photos := privateGraph(t), photosOf(t, 6)
+	t.Chdir(t.TempDir())
+	must.Do(t, must.Get(identity.New("a"))(t).Save("a.key"))
+	b := ofExamples
+	b.Noise, b.Points = privacy.TwoServers, 20
+	server := func(key, role string) (url string, asked *int) {
+		return stub(t, wire.Description{ServerKey: serverKey(key), Server: role, Privacy: &b, MaxPoints: 100,
+			MaxBytes: federate.MaxBytes}, graph, nil)
+	}
+	x, _ := server("x", wire.Leader)
+	y, atY := server("y", wire.Helper)
+	turnedY, _ := server("y", wire.Leader)
+	turnedX, atX := server("x", wire.Helper)
+	z, atZ := server("z", wire.Helper)
+	with := func(command, leader, helper string, args ...string) []string {
+		return append([]string{command, leader, "--helper", helper, "--key", "a.key", "--ledger", "ledger", "--wait",
+			"1s"}, args...)
+	}
+	join := []string{"--cache", "graphs", "--reply-after", "0", photos}
+	const other, sent = "went to another pair of servers", "the helper: "
+	for i, c := range []struct {
+		args  []string
+		says  string
+		asked int // uploads that helpers were sent
+		lines int
+	}{
+		{with("join", x, y, join...), sent, 1, 1},
+		{with("join", x, y, join...), sent, 2, 1},
+		{with("join", turnedY, turnedX, join...), other, 2, 1},
+		{with("join", x, z, join...), other, 2, 1},
+		{with("send", turnedY, turnedX, "a.1.upload"), other, 2, 1},
+		{with("send", x, y, "a.1.upload"), sent, 3, 1},
+		{with("join", turnedY, turnedX, append(join, "--redraw")...), "move the file away", 3, 1},
+	} {
+		_, log := said(t, c.args...)
+		lines := bytes.Count(must.Get(os.ReadFile("ledger"))(t), []byte("\n"))
+		if asked := *atX + *atY + *atZ; asked != c.asked || lines != c.lines || !strings.Contains(log, c.says) {
+			t.Errorf("%d: %d uploads sent, %d lines, %s; want %d, %d and %q", i, asked, lines, log, c.asked, c.lines,
+				c.says)
+		}
+	}
+	must.Do(t, os.Mkdir("was", 0o700))
+	for _, name := range []string{"a.1.upload", "a.1.upload.helper"} {
+		must.Do(t, os.Rename(name, "was/"+name))
+	}
+	said(t, with("join", turnedY, turnedX, append(join, "--redraw")...)...)
+	if *atX != 1 {
+		t.Errorf("shares that were split anew were sent %d times to another pair; want once", *atX)
+	}
+	refuses(t, exitUsage, other, with("send", turnedY, turnedX, "was/a.1.upload")...)
+	refuses(t, exitUsage, other, with("send", x, y, "a.1.upload")...)
+}
+
 // keeping serves a round with a trusted server's noise, which has an upload of this digest of client a.
 func keeping(t *testing.T, graph, state, has string) (url string) {
 	t.Helper()

@@ -276,7 +276,9 @@ func (l Ledger) Spend(s Spending, limit float64,
 // Hand writes down that a message is about to go to the server of next, which adds noise. Each
 // server draws its own: the release itself pays for the first, and every further one is charged on
 // the same images, like another release. A server that has the release is charged no more. Of a
-// message that no line has, next is its account; that one goes to one server alone.
+// message that no line has, next is its account; that one goes to one server alone. So do the
+// shares of one splitting, to one pair: where two pairs have them a server that is in both, as
+// leader and as helper, opens the sums.
 func (l Ledger) Hand(next Spending, limit float64) (total float64, earlier int, err error) {
 	if next.Budget.Noise == Local {
 		return 0, 0, nil
@@ -303,18 +305,17 @@ func (l Ledger) Hand(next Spending, limit float64) (total float64, earlier int, 
 }
 
 // handed returns the line of a release that goes to a server, with images where it is charged; nil
-// where that server has it.
+// where that server has it: the release, or of two servers this splitting of it.
 func handed(past []Spending, next Spending) (*Spending, error) {
-	s := next
-	for _, o := range past {
+	s, split := next, next.Budget.Noise == TwoServers
+	paid, servers, sent := 0, map[string]bool{}, map[string]bool{}
+	for _, o := range slices.Backward(past) {
 		if o.holds(next) {
-			s = o
-			s.Time, s.Server = next.Time, next.Server
-			break
+			s, sent[o.Server] = o, true
 		}
 	}
-	s.Images = nil
-	paid, servers := 0, map[string]bool{}
+	delete(sent, "")
+	s.Time, s.Server, s.Images = next.Time, next.Server, nil
 	for _, o := range past {
 		if !s.same(o) && !o.holds(next) {
 			continue
@@ -328,9 +329,12 @@ func handed(past []Spending, next Spending) (*Spending, error) {
 		}
 	}
 	switch {
-	case servers[next.Server]:
+	case sent[next.Server] || servers[next.Server] && !split:
 		return nil, nil
-	case paid > len(servers) || len(servers) == 0:
+	case split && len(sent) > 0:
+		return nil, errors.New("its shares went to another pair of servers: who is in both pairs " +
+			"may open it; compress or join with --redraw splits anew, and spends its budget again")
+	case servers[next.Server] || paid > len(servers) || len(servers) == 0:
 		s.Images = nil
 	case paid == 0:
 		return nil, errors.New("this upload, or another of this client and round, went to " +

@@ -443,7 +443,8 @@ func TestEditedLedger(t *testing.T) {
 }
 
 // TestHand: where servers add the noise, a draw pays for one server, and every further one is charged on the
-// same images; the same server is charged once, whichever message of the release it gets.
+// same images; the same server is charged once, whichever message of the release it gets. Of two servers a
+// splitting goes to one pair alone.
 func TestHand(t *testing.T) {
 	t.Parallel()
 	trusted, two := usual, usual
@@ -451,7 +452,7 @@ func TestHand(t *testing.T) {
 	for name, c := range map[string]struct {
 		budget Budget
 		made   string // a line each: a draw, "+" a salt of the one before, "A" a draw for server A
-		to     string // the servers
+		to     string // the servers, after a number with this draw of those made
 		lines  int    // in all
 		spent  int    // of these
 		over   string
@@ -463,7 +464,15 @@ func TestHand(t *testing.T) {
 		"two draws":                      {trusted, "--", "ABAB", 4, 2, ""},
 		"a salt":                         {trusted, "-+", "AAB", 4, 2, ""},
 		"two over the limit":             {trusted, "-", "AABB!", 2, 1, "--max-epsilon allows 1.1"},
-		"pairs":                          {two, "-", "AB", 3, 2, ""},
+		"a pair":                         {two, "-", "AAA", 2, 1, ""},
+		"a pair that it was made for":    {two, "A", "AA", 1, 1, ""},
+		"two pairs":                      {two, "-", "AB!", 2, 1, "went to another pair of servers"},
+		"another pair than made for":     {two, "A", "B!", 1, 1, "went to another pair of servers"},
+		"two pairs, each a draw":         {two, "--", "0A1B0A1B", 4, 2, ""},
+		"two pairs, draws turned":        {two, "--", "0A1B0B!", 4, 2, "went to another pair of servers"},
+		"two pairs, made again for one":  {two, "-A", "0A1B!", 3, 2, "went to another pair of servers"},
+		"two draws to one pair":          {two, "--", "0A1A1B!", 4, 2, "went to another pair of servers"},
+		"no line has the shares":         {two, "", "AAB!", 1, 0, "went to another pair of servers"},
 		"the noise is in the message":    {usual, "-", "ABC", 1, 1, ""},
 		"no line has it":                 {trusted, "", "AA", 1, 0, ""},
 		"no line has it, another server": {trusted, "", "AB!", 1, 0, "of which images"},
@@ -489,6 +498,10 @@ func TestHand(t *testing.T) {
 		}
 		var failed error
 		for _, server := range to {
+			if server >= '0' && server <= '9' {
+				message.Files = []Written{{"a", string(server)}}
+				continue
+			}
 			message.Server = string(server)
 			if _, _, err := l.Hand(message, limit); err != nil {
 				failed = err
