@@ -112,19 +112,24 @@ func resolved(path string) string {
 // claim takes an output for this process, until it is given back. The lock is a file beside the
 // output, which its owner removes at the end. Under the lock the name must still be that of the
 // locked file: the owner before may have removed it. It waits up to 20 s for another process
-// ([atomicfile.Take]).
+// ([atomicfile.Take]). A link that somebody put under the name is refused: O_EXCL follows none, so
+// that no file is made where it leads.
 func claim(path string) (release func(), err error) {
 	name := beside(path, "", ".lock")
 	for {
-		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
-		if err != nil {
+		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		if err == nil {
+			f.Close()
+		} else if !errors.Is(err, fs.ErrExist) {
 			return nil, err
 		}
-		was, _ := f.Stat()
-		f.Close()
+		was, err := os.Lstat(name)
+		if err == nil && !was.Mode().IsRegular() {
+			return nil, fmt.Errorf("%s is no regular file: remove it", name)
+		}
 		lock, err := atomicfile.Take(name)
 		if err == nil {
-			if now, _ := os.Stat(name); os.SameFile(was, now) {
+			if now, _ := os.Lstat(name); was != nil && os.SameFile(was, now) {
 				return func() {
 					os.Remove(name)
 					lock.Close()
@@ -195,20 +200,28 @@ func (h *holding) write() error {
 	return nil
 }
 
-// writeAside writes a file aside, first under a name that does not depend on its content: the noise
-// of a program that is killed at it would stay under a name that never comes again. Under the claim
-// nobody else writes there, and the next command that writes to this place replaces the leavings.
+// writeAside writes a file aside, first under names that do not depend on its content: the noise of
+// a program that is killed at it would stay under a name that never comes again. Under the claim
+// nobody else writes there, and the next command that writes to this place removes the leavings.
+// They are new files with drawn names. A link that somebody put in the way is thereby replaced, and
+// its target is not written to.
 func (h *holding) writeAside(name string, f content) error {
 	half := beside(f.path, filepath.Base(h.files[len(h.files)-1].path), ".half")
-	err := atomicfile.RemoveStale(filepath.Dir(half), "."+filepath.Base(half)+".", 0)
+	dir, prefix := filepath.Dir(half), "."+filepath.Base(half)+"."
+	if err := atomicfile.RemoveStale(dir, prefix, 0); err != nil {
+		return err
+	}
+	os.Remove(half) // of an earlier program
+	to, err := os.CreateTemp(dir, prefix+"*.tmp")
 	if err != nil {
 		return err
 	}
-	if err := atomicfile.WritePrivate(half, f.data); err != nil {
-		return err
+	_, err = to.Write(f.data)
+	if err = errors.Join(err, to.Sync(), to.Close()); err == nil {
+		err = os.Rename(to.Name(), name)
 	}
-	if err = os.Rename(half, name); err != nil {
-		os.Remove(half)
+	if err != nil {
+		os.Remove(to.Name())
 	}
 	return err
 }

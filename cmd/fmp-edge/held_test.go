@@ -289,6 +289,38 @@ func TestPlacedOnce(t *testing.T) {
 	must.Fail(0, move(path("one"), path("three")))(t, "exist")
 }
 
+// TestPlantedLinks: a link that somebody put under a hidden name of an output's is not followed: no file of the
+// owner's is made or written over, and the output is a file of its own, of mode 0600.
+func TestPlantedLinks(t *testing.T) {
+	data := []byte("the upload")
+	for name, c := range map[string]struct{ link, target, says string }{
+		"aside, with a target": {aside("up", models.DigestBytes(data)), "mine", ""},
+		"half, with a target":  {beside("up", "up", ".half"), "mine", ""},
+		"half, without one":    {beside("up", "up", ".half"), "none", ""},
+		"lock, with a target":  {beside("up", "", ".lock"), "mine", "is no regular file: remove it"},
+		"lock, without one":    {beside("up", "", ".lock"), "none", "is no regular file: remove it"},
+	} {
+		path := newFolder(t)
+		write(t, path("mine"), []byte("precious"))
+		if err := os.Symlink(c.target, path(c.link)); err != nil {
+			t.Skip(err) // a system without links
+		}
+		err := put("compress", []content{{path("up"), data, anUpload}})
+		if c.says != "" {
+			must.Fail(0, err)(t, c.says, name)
+		} else {
+			must.Do(t, err)
+			st := must.Get(os.Lstat(path("up")))(t)
+			if got, _ := os.ReadFile(path("up")); !bytes.Equal(got, data) || st.Mode() != 0o600 {
+				t.Errorf("%s: the upload is %q, %v", name, got, st.Mode())
+			}
+		}
+		if got := must.Get(os.ReadFile(path("mine")))(t); string(got) != "precious" || isThere(path("none")) {
+			t.Errorf("%s: the link was followed: mine is %q, none there: %t", name, got, isThere(path("none")))
+		}
+	}
+}
+
 // TestPaidCopyStays: what a stopped program paid for and held stays where another cannot hold its files.
 func TestPaidCopyStays(t *testing.T) {
 	dir := t.TempDir()
