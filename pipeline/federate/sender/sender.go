@@ -102,19 +102,26 @@ func random(bytes int) string {
 }
 
 // HTTP returns an HTTP client for a server, and the server's base URL, to which paths are appended.
-// See [New] for the arguments.
+// See [New] for the arguments. Errors quote no password and no token of an address: nothing before
+// its last @, and nothing from a ? or # on.
 func HTTP(address, ca string) (*http.Client, string, error) {
-	u, err := url.Parse(address)
-	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
-		return nil, "", fmt.Errorf("server %q; want https://HOST:PORT", address)
+	shown := address[strings.LastIndex(address, "@")+1:]
+	if i := strings.IndexAny(shown, "?#"); i >= 0 {
+		shown = shown[:i]
 	}
-	if u.User != nil {
+	u, err := url.Parse(address)
+	switch {
+	case err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http"):
+		return nil, "", fmt.Errorf("server %q; want https://HOST:PORT", shown)
+	case u.User != nil:
 		return nil, "", errors.New("the server's address holds a password; a client is known by " +
 			"its key alone")
-	}
-	if u.Scheme == "http" && !loopback.Host(u.Hostname()) {
+	case u.RawQuery != "" || u.Fragment != "":
+		return nil, "", fmt.Errorf("server %s: its address has a ? or #, and nothing from there on "+
+			"would be sent; want https://HOST:PORT", shown)
+	case u.Scheme == "http" && !loopback.Host(u.Hostname()):
 		return nil, "", fmt.Errorf("server %s: plain HTTP is for loopback alone; use "+
-			"https://", address)
+			"https://", shown)
 	}
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	if u.Scheme == "http" {

@@ -271,6 +271,37 @@ func TestPlainHTTP(t *testing.T) {
 	}
 }
 
+// TestAddresses: an address that is refused is quoted without its password or token, whatever else is wrong with it;
+// one with more than is sent is refused.
+func TestAddresses(t *testing.T) {
+	for address, says := range map[string]string{
+		"https://127.0.0.1:1/prefix/":      "",
+		"https://127.0.0.1:1/a@b":          "",
+		"ftp://u:s3cret@h":                 `server "h"; want https://HOST:PORT`,
+		"https://u:s3cret@h:port":          `server "h:port"; want https`,
+		"https://u:s3@s3cret@h:port":       `server "h:port"; want https`,
+		"https://u:s3cret#s3cret@h":        `server "h"; want https`,
+		"u:s3cret@h":                       "want https",
+		"https://s3cret@h":                 "holds a password",
+		"http://u:s3cret@server.example":   "holds a password",
+		"https://h:1?token=s3cret":         "server https://h:1: its address has a ? or #",
+		"https://h:1/prefix#s3cret":        "server https://h:1/prefix: its address has a ? or #",
+		"https://h:port?token=s3cret":      `server "https://h:port"; want https`,
+		"http://server.example?key=s3cret": "has a ? or #",
+		"http://server.example/a":          "server http://server.example/a: plain HTTP",
+	} {
+		_, _, err := HTTP(address, "")
+		if says == "" {
+			must.Do(t, err)
+			continue
+		}
+		must.Fail(0, err)(t, says, address)
+		if strings.Contains(err.Error(), "s3") {
+			t.Errorf("%s: its secret is in %v", address, err)
+		}
+	}
+}
+
 // TestTooLarge: an upload beyond the round's bytes is not sent, and the advice can be followed: messages of
 // private rounds have one size.
 func TestTooLarge(t *testing.T) {
