@@ -123,6 +123,10 @@ func (p privateFlags) fits(f *pflag.FlagSet, model string, private bool) error {
 		return usagef("compress: --on-bad %v: an error would tell of the image that cannot be "+
 			"read; a private round leaves it out", b.Value)
 	}
+	if n := f.Lookup("at-least").Value.String(); n != "1" {
+		return usagef("compress: --at-least %s: whether a class has as many images would tell of "+
+			"single ones, which a private round protects: leave it out", n)
+	}
 	if f.Changed("precision") {
 		return usagef("compress: --precision is of plain uploads: %s makes whole numbers", model)
 	}
@@ -246,7 +250,7 @@ func (c *compressing) answer(ctx context.Context, cl *client.Client, source stri
 		return nil, err
 	}
 	defer src.Close()
-	im, bad, err := cl.Coordinates(ctx, src, client.Options{AtLeast: *c.atLeast})
+	im, bad, err := cl.Coordinates(ctx, src, client.Options{})
 	if err != nil {
 		return nil, refused("compress", err)
 	}

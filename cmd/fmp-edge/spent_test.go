@@ -122,7 +122,6 @@ func TestSpent(t *testing.T) {
 	if content("eight") == first {
 		t.Error("the noise was not drawn again")
 	}
-	want("--at-least in a private round", exitUsage, "would tell of single ones", "nine", photos, "--at-least", "2")
 	explains(t, path("eight"), "2.72 times as likely with one image there or not", "no number of images")
 	explains(t, graph, "the sums of 9 coordinates and a count", "which this program knows (digits)")
 	plain := model(t, models.KindClient)

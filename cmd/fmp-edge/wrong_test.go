@@ -152,6 +152,7 @@ func TestWrong(t *testing.T) {
 		{private + "--epsilon 1 --on-bad fail", "--on-bad fail"},
 		{c + "photos --delta 1e-6", "--delta is of private rounds"},
 		{private + "--epsilon 1 --precision int8", "--precision is of plain uploads"},
+		{private + "--epsilon 1 --at-least 2", "would tell of single ones"},
 		{private + "--epsilon 1 --calibrate 2", "calibration points are single images"},
 		{private + "--epsilon 1 --reply-after 1s", "allowed are 2s to 24h"},
 		{private + "--epsilon 1 --reply-after 25h", "allowed are 2s to 24h"},
