@@ -52,6 +52,11 @@ func (c Classes) label(name string) (int, error) {
 			ByNumberFlag, c.N-1)
 	}
 	if i := slices.Index(c.Names, name); i >= 0 {
+		if j := slices.Index(c.Names[i+1:], name); j >= 0 {
+			return 0, fmt.Errorf("%q is the name of classes number %d and %d of the model: ask its "+
+				"maker which it is, and name folders or labels by numbers (--%s)", name, i, i+1+j,
+				ByNumberFlag)
+		}
 		return i, nil
 	}
 	known := fmt.Sprintf("0 to %d", c.N-1)

@@ -99,9 +99,10 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestClassesByName: a name is never taken for a number, nor a number for a name.
+// TestClassesByName: a name is never taken for a number, nor a number for a name; one of two classes is neither's.
 func TestClassesByName(t *testing.T) {
 	grades, pets := []string{"1", "2", "3"}, []string{"cat", "dog", "fish"}
+	twice := []string{"digger", "crane", "heron", "crane"}
 	for _, c := range []struct {
 		classes Classes
 		name    string
@@ -120,6 +121,8 @@ func TestClassesByName(t *testing.T) {
 		{Classes{nil, 3, false}, "2", 2, ""}, {Classes{nil, 3, false}, "3", -1, "knows 0 to 2"},
 		{Classes{pets, 3, false}, "Dog", -1, "knows cat"},
 		{Classes{pets, 3, false}, "7", -1, "knows cat, dog, fish"},
+		{Classes{twice, 4, false}, "crane", -1, `"crane" is the name of classes number 1 and 3`},
+		{Classes{twice, 4, false}, "heron", 2, ""}, {Classes{twice, 4, true}, "3", 3, ""},
 	} {
 		got, err := c.classes.label(c.name)
 		if (err != nil) != (c.want < 0) || err == nil && got != c.want || err != nil &&

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -258,6 +259,12 @@ func TestSum(t *testing.T) {
 		s, err := Sum([]float32{1, float32(v), 3, 4}, []int{0, 0}, 2, 2, 5)
 		if err != nil || s.Values[2] != 2*CountSteps || s.Values[0] != 3*Steps/5 {
 			t.Errorf("beside a row with %v: %v, %v", v, s, err)
+		}
+	}
+	for _, radius := range []float64{math.SmallestNonzeroFloat64, 5.6e-306, 5.8e-306, math.MaxFloat64} {
+		s := must.Get(Sum([]float32{0, 0}, []int{0}, 1, 2, radius))(t)
+		if want := []int64{0, 0, CountSteps}; !slices.Equal(s.Values, want) {
+			t.Errorf("a row of zeros at norm %v: %v; want %v", radius, s.Values, want)
 		}
 	}
 }

@@ -25,7 +25,8 @@ func NewRelease(classes, k int) *Release {
 // by class. Rows whose label is not one of the classes are left out. A row that is not finite
 // counts as one of zeros: an error would tell of the one point that it is of.
 // A row w becomes the whole numbers of w Steps/max(R, |w|), R the radius, cut toward zero. Its norm
-// is then Steps at most. It costs O(n k).
+// is then Steps at most. Where that factor is not finite, as of a row of zeros at an R below 1e-305,
+// or not above 0, the row is one of zeros. It costs O(n k).
 func Sum(w []float32, labels []int, classes, k int, radius float64) (*Release, error) {
 	if classes < 1 || k < 1 || len(w) != len(labels)*k || !(radius > 0) {
 		return nil, fmt.Errorf("privacy: %d coordinates for %d labels, %d of each, %d classes, "+
@@ -47,7 +48,7 @@ func Sum(w []float32, labels []int, classes, k int, radius float64) (*Release, e
 			square += float64(v) * float64(v)
 		}
 		by := Steps / math.Max(radius, math.Sqrt(square))
-		if math.IsNaN(square) || math.IsInf(square, 0) {
+		if !(by > 0) || math.IsInf(by, 1) {
 			by, row = 0, make([]float32, k)
 		}
 		for j, v := range row {
