@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -370,14 +371,35 @@ func Spend(lines []byte, s Spending, limit float64,
 	return append(line, '\n'), total, earlier, err
 }
 
+// Seal is the file with the key and the end of the ledger's chain. It lies beside the file that a
+// link leads to, so that the ledger has one by all its names; or beside the link, where an earlier
+// program put it.
+func (l Ledger) Seal() string {
+	if beside := l.Path + SealSuffix; there(beside) {
+		return beside
+	}
+	path := l.Path
+	for range 40 { // links that a system follows
+		target, err := os.Readlink(path)
+		if err != nil {
+			break
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Dir(path) + string(filepath.Separator) + target
+		}
+		path = target
+	}
+	return path + SealSuffix
+}
+
+func there(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
 // begun reports whether the ledger or its seal is there, in whatever state. Nothing is made for a
 // question to one that is not.
-func (l Ledger) begun() bool {
-	return slices.ContainsFunc([]string{l.Path, l.Path + SealSuffix}, func(path string) bool {
-		_, err := os.Lstat(path)
-		return !errors.Is(err, fs.ErrNotExist)
-	})
-}
+func (l Ledger) begun() bool { return there(l.Path) || there(l.Seal()) }
 
 // read passes the lines of the file to next, with the chain that they follow, and appends its
 // result, a line. The seal then counts it; a line that it cannot count is taken back, as its
@@ -392,8 +414,9 @@ func (l Ledger) read(next func(lines []byte, c *chain) ([]byte, error)) error {
 	}
 	var c *chain
 	var denied error
+	seal := l.Seal()
 	err := atomicfile.Extend(l.Path, maxLedger, func(lines []byte) (more []byte, err error) {
-		if c, err = openChain(l.Path+SealSuffix, lines); err != nil {
+		if c, err = openChain(seal, lines); err != nil {
 			return nil, err
 		}
 		more, err = next(lines, c)
@@ -403,10 +426,10 @@ func (l Ledger) read(next func(lines []byte, c *chain) ([]byte, error)) error {
 		}
 		if err == nil && len(more) > 0 && c.unsaved {
 			// This is before its first line, which no other key could follow.
-			err = c.save(l.Path + SealSuffix)
+			err = c.save(seal)
 		}
 		return more, err
-	}, func() error { return c.count(l.Path + SealSuffix) })
+	}, func() error { return c.count(seal) })
 	if denied != nil {
 		return denied
 	}

@@ -442,6 +442,35 @@ func TestEditedLedger(t *testing.T) {
 	}
 }
 
+// TestSealOfLinks: a ledger has one seal by all its names, also where a link was there before its file; one that an
+// earlier program put beside a link counts.
+func TestSealOfLinks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := func(name string) Ledger { return Ledger{Path: filepath.Join(dir, name)} }
+	must.Do(t, os.Mkdir(path("real").Path, 0o700))
+	for link, target := range map[string]string{"link": path("real/spent").Path, "real/other": "spent",
+		"of": "real/other", "round": "round", "old": "kept"} {
+		if err := os.Symlink(target, path(link).Path); err != nil {
+			t.Skip(err) // a system without links
+		}
+	}
+	for i, name := range []string{"link", "real/spent", "of", "real/other", "link"} {
+		if _, earlier, err := path(name).Spend(spending(usual, uint64(i), 1), 0, false); err != nil || earlier != i {
+			t.Errorf("%s: %d earlier releases, %v; want %d", name, earlier, err, i)
+		}
+	}
+	if seals := must.Get(filepath.Glob(path("*" + SealSuffix).Path))(t); len(seals) > 0 {
+		t.Errorf("%q are beside links", seals)
+	}
+	must.Fail(0, func() error { _, err := path("round").Find(spending(usual, 1, 1)); return err }())(t, "", "a circle")
+	must.Get2(path("kept").Spend(spending(usual, 1, 1), 0, false))(t)
+	must.Do(t, os.Rename(path("kept"+SealSuffix).Path, path("old"+SealSuffix).Path))
+	if _, earlier, err := path("old").Spend(spending(usual, 2, 1), 0, false); err != nil || earlier != 1 {
+		t.Errorf("a seal beside the link: %d earlier releases, %v", earlier, err)
+	}
+}
+
 // TestHand: where servers add the noise, a draw pays for one server, and every further one is charged on the
 // same images; the same server is charged once, whichever message of the release it gets. Of two servers a
 // splitting goes to one pair alone.
