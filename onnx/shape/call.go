@@ -310,3 +310,21 @@ func (c *call) broadcast(shapes ...[]expr) ([]expr, error) {
 	}
 	return out, nil
 }
+
+// broadcastTo ends the rule where input i is not broadcast to a shape one way: it has no more axes,
+// and each of its sizes is 1 or the shape's. Unlike [call.broadcast], a 1 of the shape never grows.
+func (c *call) broadcastTo(shape []expr, i int) {
+	from := c.arg(i).shape
+	if shape == nil {
+		return
+	}
+	first := len(shape) - len(from)
+	if first < 0 {
+		try.Fail("input %d is of rank %d and the value of rank %d", i, len(from), len(shape))
+	}
+	for j, size := range from {
+		if !size.is(1) {
+			agree(shape[first+j], size, "input %d on axis %d", i, first+j)
+		}
+	}
+}

@@ -11,9 +11,11 @@ var elementwiseRules = merge(map[string]rule{
 	"Pow": func(c *call) {
 		c.set(0, c.in[0].dtype, try.Get(c.broadcast(c.in[0].shape, c.in[1].shape)))
 	},
-	"PRelu": func(c *call) { // the slope is broadcast to the input, not the other way
-		try.Get(c.broadcast(c.in[0].shape, c.in[1].shape))
+	"PRelu": func(c *call) {
 		c.same(0, c.in[0])
+		if c.opset >= 7 { // before it a vector of slopes is of axis 1
+			c.broadcastTo(c.in[0].shape, 1)
+		}
 	},
 	"Where": inferWhere, "Cast": inferCast, "CastLike": typeFrom(1),
 }, each(func(c *call) { c.set(0, onnx.Bool, c.arg(0).shape) }, "IsNaN", "IsInf"), each(inferUnary,

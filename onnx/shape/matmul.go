@@ -80,15 +80,7 @@ func inferGemm(c *call) {
 	}
 	c.set(0, d, out)
 	// The bias is optional from operator set 11 on.
-	if bias := c.arg(2).shape; bias != nil {
-		got, err := c.broadcast(out, bias)
-		if err != nil {
-			try.Fail("bias: %w", err)
-		}
-		if len(got) > 2 {
-			try.Fail("the bias is of rank %d; at most 2 are allowed", len(bias))
-		}
-	}
+	c.broadcastTo(out, 2)
 }
 
 // inferDet: [..., m, m] -> [...], one determinant for each matrix of a batch.

@@ -74,23 +74,7 @@ func inferGroupNormalization(c *call) {
 // inferRMSNormalization checks that the scale is broadcast to the input.
 func inferRMSNormalization(c *call) {
 	inferAxiswise(c)
-	c.broadcastTo(1)
-}
-
-// broadcastTo ends the rule where an operand is not broadcast to the first one's shape. It compares
-// ranks after broadcasting, and sizes only where they contradict each other.
-func (c *call) broadcastTo(i int) {
-	x := c.in[0].shape
-	if x == nil || !c.has(i) {
-		return
-	}
-	both, err := c.broadcast(x, c.in[i].shape)
-	if err != nil {
-		try.Fail("input %d: %w", i, err)
-	}
-	if len(both) > len(x) {
-		try.Fail("input %d is of rank %d and the value of rank %d", i, len(both), len(x))
-	}
+	c.broadcastTo(c.in[0].shape, 1)
 }
 
 // inferBatchNormalization checks the vectors of channels; statistics have the shape of the mean.
@@ -117,8 +101,8 @@ func inferLayerNormalization(c *call) {
 		return
 	}
 	a := try.Get(axis(c.attrs.Int("axis"), len(x.shape)))
-	c.broadcastTo(1)
-	c.broadcastTo(2)
+	c.broadcastTo(x.shape, 1)
+	c.broadcastTo(x.shape, 2)
 	stat := append([]expr{}, x.shape...)
 	for i := a; i < len(stat); i++ {
 		stat[i] = constant(1)

@@ -39,6 +39,18 @@ func TestOperands(t *testing.T) {
 			"4 channels cannot be shared among 3 groups"},
 		{"RMSNormalization", x + "s:float32[3]", nil, "sizes 6 and 3"},
 		{"RMSNormalization", x + "s:float32[1,1,1,1,6]", nil, "rank 5"},
+		{"RMSNormalization", "x:float32[1,1,6] s:float32[1,4,6]", nil, "input 1 on axis 1: sizes 1 and 4"},
+		{"LayerNormalization", x + "s:float32[1,6]", nil, ""},
+		{"LayerNormalization", "x:float32[2,1] s:float32[3]", nil, "input 1 on axis 1: sizes 1 and 3"},
+		{"LayerNormalization", "x:float32[2,1] s:float32[1] b:float32[3]", nil, "input 2 on axis 1: sizes 1 and 3"},
+		{"PRelu", "x:float32[1,3] s:float32[4,3]", nil, "input 1 on axis 0: sizes 1 and 4"},
+		{"PRelu", "x:float32[3] s:float32[1,3]", nil, "input 1 is of rank 2"},
+		{"PRelu", "x:float32[n,3] s:float32[4,1]", nil, ""},
+		{"Gemm", "a:float32[1,2] b:float32[2,3] c:float32[4,3]", nil, "input 2 on axis 0: sizes 1 and 4"},
+		{"Gemm", "a:float32[4,2] b:float32[2,1] c:float32[3]", nil, "input 2 on axis 1: sizes 1 and 3"},
+		{"Gemm", "a:float32[4,2] b:float32[2,3] c:float32[1,4,3]", nil, "input 2 is of rank 3"},
+		{"Gemm", "a:float32[n,2] b:float32[2,3] c:float32[4,1]", nil, ""},
+		{"Gemm", "a:float32 b:float32[2,3] c:float32[4,3]", nil, ""},
 		{"MaxPool", x, []onnx.Attr{list("kernel_shape", 2, 3), list("pads", 1, 2, 1, 2)}, ""},
 		{"MaxPool", x, []onnx.Attr{list("kernel_shape", 3, 2), list("pads", 0, 2, 0, 0)},
 			"a window of 2 on axis 3 padded by 2"},
@@ -87,5 +99,17 @@ func TestDequantizedType(t *testing.T) {
 		if got := m.Graph.Outputs[0].DType; got != want {
 			t.Errorf("output_dtype %v makes %v", to, got)
 		}
+	}
+}
+
+// TestSlopesOfChannels: before operator set 7 the slopes of PRelu are of axis 1, however long the last axis is.
+func TestSlopesOfChannels(t *testing.T) {
+	t.Parallel()
+	m := onnx.NewModel(modeltest.Graph("x:float32[1,2,1] s:float32[2]", "y:float32", nil,
+		modeltest.Node("PRelu", "x s", "y")))
+	m.Opsets[""] = 6
+	must.Do(t, shape.Infer(m))
+	if got := m.Graph.Outputs[0].Type(); got != "float32[1,2,1]" {
+		t.Errorf("the result is %s", got)
 	}
 }
