@@ -62,8 +62,8 @@ func (e expr) is(n int) bool { v, ok := e.value(); return ok && v == n }
 func (e expr) equal(f expr) bool { return slices.Equal(e, f) }
 
 // atLeast is a lower bound of e given that sizes are not negative, if there is one. A term of a
-// positive coefficient is at least 0, if no symbol in it may be negative. A quotient floor(e/k) is
-// taken as a size whatever the signs within it.
+// positive coefficient is at least 0, if no symbol in it may be negative. A quotient may be
+// negative where a sign is within it, as floor((-n)/2) is.
 func (e expr) atLeast() (int, bool) {
 	low := 0
 	for _, t := range e {
@@ -71,7 +71,7 @@ func (e expr) atLeast() (int, bool) {
 			low = t.coef
 			continue
 		}
-		if t.coef < 0 || strings.Contains(t.mono, "~") {
+		if t.coef < 0 || strings.ContainsAny(t.mono, "~-") {
 			return 0, false
 		}
 	}

@@ -70,6 +70,11 @@ func TestInferKeepsSymbols(t *testing.T) {
 			return b.Op("Range", []build.Ref{b.Const(onnx.Scalar[int64](0)), n,
 				b.Const(onnx.Scalar[int64](1))})
 		}, "int64[n]"},
+		{"a range that may be empty", func(b *build.Builder) build.Ref {
+			n := b.Squeeze(b.Op("Shape", []build.Ref{b.Input("x", onnx.Float32, "n")}), 0)
+			return b.Op("Range", []build.Ref{n, b.Const(onnx.Scalar[int64](1)),
+				b.Const(onnx.Scalar[int64](2))})
+		}, "int64[?]"},
 		{"the exporter's expand idiom", func(b *build.Builder) build.Ref {
 			x := b.Input("x", onnx.Float32, "batch", "n")
 			dims := b.Concat(0, b.Op("Gather", []build.Ref{b.Op("Shape", []build.Ref{x}), b.Axes(0)}),
