@@ -214,8 +214,7 @@ func (s *Split) State() map[string]*onnx.Tensor {
 	return out
 }
 
-// SetState replaces everything that is carried. On an error of the second part the parameters are
-// replaced already.
+// SetState replaces everything that is carried. On an error nothing is replaced.
 func (s *Split) SetState(state map[string]*onnx.Tensor) error {
 	own, rest := map[string]*onnx.Tensor{}, map[string]*onnx.Tensor{}
 	for n, t := range state {
@@ -224,6 +223,9 @@ func (s *Split) SetState(state map[string]*onnx.Tensor) error {
 		} else {
 			own[n] = t
 		}
+	}
+	if err := s.running.fits(rest); err != nil {
+		return err
 	}
 	if err := s.state.set(own); err != nil {
 		return err

@@ -96,8 +96,8 @@ func sameType(have, want *onnx.Tensor) error {
 // swap makes the values that a step wrote those of the next one.
 func (c *carried) swap() { c.now, c.after = c.after, c.now }
 
-// set replaces all values by copies of those given. On an error nothing is replaced.
-func (c *carried) set(state map[string]*onnx.Tensor) error {
+// fits is an error unless a state has every value, of its type and shape, and no other.
+func (c *carried) fits(state map[string]*onnx.Tensor) error {
 	for _, n := range c.names {
 		t, ok := state[n]
 		if !ok {
@@ -113,6 +113,14 @@ func (c *carried) set(state map[string]*onnx.Tensor) error {
 				return fmt.Errorf("the state has %q, which the model has not", n)
 			}
 		}
+	}
+	return nil
+}
+
+// set replaces all values by copies of those given. On an error nothing is replaced.
+func (c *carried) set(state map[string]*onnx.Tensor) error {
+	if err := c.fits(state); err != nil {
+		return err
 	}
 	for _, n := range c.names {
 		c.now[n] = state[n].Clone()

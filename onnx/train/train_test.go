@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -240,6 +242,26 @@ func TestSplitEqualsStep(t *testing.T) {
 		}
 	}
 	must.Do(t, one.SetState(two.State()))
+}
+
+// TestSplitKeepsItsState: a state of which one value does not fit, a parameter or a running one,
+// replaces nothing.
+func TestSplitKeepsItsState(t *testing.T) {
+	s := newSplit(t, orttest.New(t), 1)
+	for _, name := range []string{"w2", "count"} {
+		before, state := s.State(), map[string]*onnx.Tensor{}
+		for n, v := range before {
+			state[n] = v.Clone()
+			state[n].F32()[0]++
+		}
+		state[name] = onnx.ZerosF32(2, 2)
+		must.Fail(s.SetState(state))(t, name, "another shape of "+name)
+		if after := s.State(); !maps.EqualFunc(before, after, func(a, b *onnx.Tensor) bool {
+			return slices.Equal(a.F32(), b.F32())
+		}) {
+			t.Errorf("%s of another shape: the state is %v, was %v", name, after, before)
+		}
+	}
 }
 
 // TestFirstValues: a parameter without a first value is refused.
