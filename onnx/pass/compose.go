@@ -23,7 +23,7 @@ import (
 // Functions are inlined. Where the standard operator sets differ, the older model is brought up to
 // the newer ([Upgrade]). Metadata that is in one model only, or the same in both, is kept; a key
 // with two values is kept twice, as "first.KEY" and "second.KEY", so that nothing is decided
-// unseen. Neither a nor b changes.
+// unseen; where a model has such a key already a number is put behind. Neither a nor b changes.
 func Compose(a, b *onnx.Model, link map[string]string) (*onnx.Model, error) {
 	if a == nil || b == nil || a.Graph == nil || b.Graph == nil {
 		return nil, fmt.Errorf("composing models: there is no graph")
@@ -288,19 +288,20 @@ func levelOpsets(a, b *onnx.Model) error {
 	return nil
 }
 
+// mergeMetadata gives a value of its own key to every value of both. Keys are gone through in order,
+// so that the same models give the same keys.
 func mergeMetadata(a, b map[string]string) map[string]string {
-	out := maps.Clone(a)
-	if out == nil {
-		out = map[string]string{}
-	}
-	for k, v := range b {
-		have, ok := a[k]
-		if ok && have != v {
-			delete(out, k)
-			out["first."+k], out["second."+k] = have, v
-			continue
+	out, keys := map[string]string{}, newNames()
+	for _, m := range []map[string]string{a, b} {
+		for k, v := range m {
+			out[k], keys.taken[k] = v, true
 		}
-		out[k] = v
+	}
+	for _, k := range slices.Sorted(maps.Keys(b)) {
+		if have, ok := a[k]; ok && have != b[k] {
+			delete(out, k)
+			out[keys.unique("first."+k)], out[keys.unique("second."+k)] = have, b[k]
+		}
 	}
 	return out
 }

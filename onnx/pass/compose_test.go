@@ -1,6 +1,7 @@
 package pass
 
 import (
+	"maps"
 	"testing"
 
 	"fmp/onnx"
@@ -36,6 +37,26 @@ func TestCompose(t *testing.T) {
 	}
 	if after, _ := serde.Marshal(a); string(after) != string(before) {
 		t.Error("the first model was changed")
+	}
+}
+
+// TestMetadata: no value is lost, also where a model has a key that another one would get.
+func TestMetadata(t *testing.T) {
+	for _, c := range []struct{ a, b, want map[string]string }{
+		{nil, nil, map[string]string{}},
+		{nil, map[string]string{"k": "1"}, map[string]string{"k": "1"}},
+		{map[string]string{"k": "1", "a": "2"}, map[string]string{"k": "1", "b": "3"},
+			map[string]string{"k": "1", "a": "2", "b": "3"}},
+		{map[string]string{"k": "1", "first.k": "2"}, map[string]string{"k": "3"},
+			map[string]string{"first.k": "2", "first.k_1": "1", "second.k": "3"}},
+		{map[string]string{"k": "1"}, map[string]string{"k": "2", "first.k": "3", "second.k": "4"},
+			map[string]string{"first.k": "3", "second.k": "4", "first.k_1": "1", "second.k_1": "2"}},
+		{map[string]string{"k": "1", "first.k": "2"}, map[string]string{"k": "3", "first.k": "4"},
+			map[string]string{"first.k_1": "1", "second.k": "3", "first.first.k": "2", "second.first.k": "4"}},
+	} {
+		if got := mergeMetadata(c.a, c.b); !maps.Equal(got, c.want) {
+			t.Errorf("%v and %v give %v, want %v", c.a, c.b, got, c.want)
+		}
 	}
 }
 
