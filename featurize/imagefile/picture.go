@@ -341,9 +341,8 @@ func decodeOther(ctx context.Context, data []byte) (image.Image, error) {
 	case "tiff":
 		tiffBits(im, data)
 	case "bmp":
-		if of, ok := im.(*image.NRGBA); ok &&
-			string(at(bytes.NewReader(data), 66, 4)) == "\x00\x00\x00\x00" {
-			// A mask without bits says that the fourth byte is no alpha.
+		if of, ok := im.(*image.NRGBA); ok && binary.LittleEndian.Uint32(data[30:]) == 0 {
+			// BI_RGB: masks are not valid, and the fourth byte is unused.
 			for i := 3; i < len(of.Pix); i += 4 {
 				of.Pix[i] = 255
 			}
