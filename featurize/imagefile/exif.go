@@ -89,9 +89,10 @@ func directory(r io.ReaderAt) []byte {
 	return append(head, rest...)
 }
 
-// tiffOrientation reads the tag in the first directory of a TIFF header.
+// tiffOrientation reads the tag in the first directory of a TIFF header. EXIF has it as SHORT;
+// some programs write LONG.
 func tiffOrientation(d []byte) orientation {
-	if n, kind := tiffNumber(d, 0x0112); kind == tiffShort && n >= 1 && n <= 8 {
+	if n, _ := tiffNumber(d, 0x0112); n >= 1 && n <= 8 {
 		return orientation(n)
 	}
 	return upright

@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"image"
 	"image/color"
+	"slices"
 	"testing"
 
 	"fmp/featurize/imagefile/imagefiletest"
@@ -142,28 +143,41 @@ func orientationOf(data []byte) orientation {
 	return tiffOrientation(h.Exif)
 }
 
-// TestNoOrientation: EXIF data that are not what they should be leave a picture as it is stored.
-func TestNoOrientation(t *testing.T) {
+// TestWrittenOrientation: an orientation of 16 or of 32 bits counts. EXIF data that are not what they
+// should be leave a picture as it is stored.
+func TestWrittenOrientation(t *testing.T) {
 	good := exif(6, binary.LittleEndian)
 	far := bytes.Clone(good)
 	binary.LittleEndian.PutUint32(far[4:], 1<<31)
-	long := exif(6, binary.LittleEndian)
-	long[18] = 4 // the type of the first entry, then of the second
-	long[8+2+12+2] = 4
-	jpeg := []byte("\xff\xd8\xff\xc0\x00\x0b\x08\x00\x01\x00\x01\x01\x01\x11\x00\xff\xd9")
-	for name, data := range map[string][]byte{
-		"nothing": nil, "no image": []byte("GIF89a"), "no data": jpeg,
-		"offset beyond": withEXIF(jpeg, far), "cut": withEXIF(jpeg, good)[:20],
-		"of another type": withEXIF(jpeg, long), "9": withEXIF(jpeg, exif(9, binary.BigEndian)),
-		"0":           withEXIF(jpeg, exif(0, binary.BigEndian)),
-		"other order": withEXIF(jpeg, append([]byte("XX*\x00"), good[4:]...)),
-	} {
-		if o := orientationOf(data); o != upright {
-			t.Errorf("%s: orientation %d", name, o)
+	const kind, count, value = 8 + 2 + 12 + 2, 8 + 2 + 12 + 4, 8 + 2 + 12 + 8 // of the second entry
+	with := func(at, v int, further ...int) []byte {                          // places and the bytes there
+		d := bytes.Clone(good)
+		for c := range slices.Chunk(append(further, at, v), 2) {
+			d[c[0]] = byte(c[1])
 		}
+		return d
 	}
-	if o := orientationOf(withEXIF(jpeg, good)); o != 6 {
-		t.Errorf("orientation %d, want 6", o)
+	bigLong := exif(0, binary.BigEndian)
+	bigLong[kind+1], bigLong[value+3] = 4, 8
+	jpeg := []byte("\xff\xd8\xff\xc0\x00\x0b\x08\x00\x01\x00\x01\x01\x01\x11\x00\xff\xd9")
+	for name, c := range map[string]struct {
+		data []byte
+		want orientation
+	}{
+		"nothing": {nil, upright}, "no image": {[]byte("GIF89a"), upright}, "no data": {jpeg, upright},
+		"SHORT": {withEXIF(jpeg, good), 6}, "LONG": {withEXIF(jpeg, with(kind, 4)), 6},
+		"LONG of the other order": {withEXIF(jpeg, bigLong), 8}, "LONG of a TIFF": {with(kind, 4), 6},
+		"offset beyond": {withEXIF(jpeg, far), upright}, "cut": {withEXIF(jpeg, good)[:20], upright},
+		"of another type": {withEXIF(jpeg, with(kind, 5)), upright},
+		"two LONG":        {withEXIF(jpeg, with(kind, 4, count, 2)), upright},
+		"9":               {withEXIF(jpeg, exif(9, binary.BigEndian)), upright},
+		"0":               {withEXIF(jpeg, exif(0, binary.BigEndian)), upright},
+		"LONG of 65,542":  {withEXIF(jpeg, with(kind, 4, value+2, 1)), upright},
+		"other order":     {withEXIF(jpeg, append([]byte("XX*\x00"), good[4:]...)), upright},
+	} {
+		if o := orientationOf(c.data); o != c.want {
+			t.Errorf("%s: orientation %d, want %d", name, o, c.want)
+		}
 	}
 }
 
