@@ -11,11 +11,12 @@ import (
 	"slices"
 	"strings"
 
-	_ "golang.org/x/image/bmp"  // registers the decoder
-	_ "golang.org/x/image/tiff" // registers the decoder
+	"golang.org/x/image/bmp"
+	"golang.org/x/image/tiff"
 	_ "golang.org/x/image/webp" // registers the decoder
 
 	"fmp/featurize/imagefile/dicom"
+	"fmp/featurize/imagefile/jpeg"
 	"fmp/onnx/printable"
 )
 
@@ -90,7 +91,11 @@ func unread(head []byte, err error) error {
 		return errors.New("an animated WebP image, which is not read: save its first " +
 			"frame as JPEG or PNG")
 	}
-	if !errors.Is(err, image.ErrFormat) {
+	switch {
+	case errors.As(err, new(tiff.UnsupportedError)), errors.Is(err, bmp.ErrUnsupported),
+		errors.As(err, new(jpeg.UnsupportedError)):
+		return fmt.Errorf("an image of a kind that is not read (%w): save it as PNG", err)
+	case !errors.Is(err, image.ErrFormat):
 		return fmt.Errorf("not a readable image: %w", err)
 	}
 	switch name := formatOf(head); name {

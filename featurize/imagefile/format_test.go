@@ -56,8 +56,8 @@ func TestOddFiles(t *testing.T) {
 		{file: "photo.ppm", bad: "none of the formats that are read"},
 		{file: "photo.tga", bad: "not a readable image"},
 		{file: "animated.webp", bad: "an animated WebP image"},
-		{file: "cmyk.tif", bad: "not a readable image"},
-		{file: "jpeg.tif", bad: "not a readable image"},
+		{file: "cmyk.tif", bad: "(tiff: unsupported feature: color model): save it as PNG"},
+		{file: "jpeg.tif", bad: "that is not read (tiff: unsupported feature: compression value 7): save it as PNG"},
 		{file: "cut.jpg", bad: "not a readable image"},
 		{file: "text.jpg", bad: "none of the formats that are read (JPEG, PNG, WebP"},
 	} {

@@ -6,6 +6,7 @@ import (
 	"image"
 	"image/color"
 	"image/gif"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -43,8 +44,9 @@ func tiffOf(fillOrder byte, pixels ...byte) []byte {
 	return append(d, 0, 0, 0, 0)
 }
 
-// TestUnreadTIFF: features of TIFF that are not read are named, with a remedy. The file is whole.
-func TestUnreadTIFF(t *testing.T) {
+// TestUnreadKinds: kinds of TIFF, BMP and JPEG that are not read are named, with a remedy. The file is
+// whole, or may be.
+func TestUnreadKinds(t *testing.T) {
 	// an RGB TIFF of one pixel and some channels, of the given further tags
 	rgb := func(samples byte, further ...[2]byte) []byte {
 		tags := slices.Concat([][2]byte{{0, 1}, {1, 1}, {2, 8}, {3, 1}, {6, 2}, {17, 8}, {21, samples}, {22, 1},
@@ -65,6 +67,16 @@ func TestUnreadTIFF(t *testing.T) {
 		}
 		return d
 	}
+	// a JPEG that begins with a frame of one pixel
+	frame := func(marker, bits byte, components ...byte) []byte {
+		n := byte(len(components) / 3)
+		return slices.Concat([]byte{0xff, 0xd8, 0xff, marker, 0, 8 + 3*n, bits, 0, 1, 0, 1, n}, components)
+	}
+	const asPNG = "): save it as PNG"
+	halfBytes := bytes.Replace(tiffOf(1, 0, 255), []byte{2, 1, 3, 0, 1, 0, 0, 0, 8}, []byte{2, 1, 3, 0, 1, 0, 0, 0, 4}, 1)
+	inks := must.Get(os.ReadFile("testdata/odd/cmyk.jpg"))(t)
+	words := bmpOf(40, 0, 0, 0, 0, 0, 0)
+	words[28] = 16
 	for name, c := range map[string]struct {
 		data []byte
 		want string // "" for an image that is read
@@ -77,6 +89,17 @@ func TestUnreadTIFF(t *testing.T) {
 		"unknown channel": {rgb(4, [2]byte{82, 0}), "is alpha (ExtraSamples 1 or 2): save it as PNG"},
 		"five channels":   {rgb(5, [2]byte{82, 1}), "5 channels"},
 		"BigTIFF":         {[]byte("II+\x00\x08\x00\x00\x00\x10\x00"), "a BigTIFF image, a format that is not read"},
+		"TIFF of 4 bits":  {halfBytes, "BitsPerSample of 4" + asPNG},
+		"BMP of 16 bits":  {words, "of a kind that is not read (bmp: unsupported BMP image" + asPNG},
+		"RLE8":            {bmpOf(40, 1, 0), asPNG},
+		"BI_BITFIELDS":    {bmpOf(124, 3, 0), asPNG},
+		"arithmetic JPEG": {frame(0xc9, 8, 1, 0x11, 0), "Huffman codes" + asPNG},
+		"lossless JPEG":   {frame(0xc3, 8, 1, 0x11, 0), "Huffman codes" + asPNG},
+		"JPEG of 12 bits": {frame(0xc1, 12, 1, 0x11, 0), "have 12 bits; 8 are read" + asPNG},
+		"two components":  {frame(0xc0, 8, 1, 0x11, 0, 2, 0x11, 0), "has 2 components; 1, 3 and 4 are read" + asPNG},
+		"thirds":          {frame(0xc0, 8, 1, 0x31, 0, 2, 0x11, 0, 3, 0x11, 0), "and 4 are read" + asPNG},
+		"nameless inks":   {bytes.Replace(inks, []byte("Adobe"), []byte("adobe"), 1), "no Adobe segment that says which" + asPNG},
+		"cut JPEG":        {frame(0xc0, 8, 1, 0x11, 0), "not a readable image: it is cut off"},
 	} {
 		err := (Fit{H: 1, W: 1, Ch: 3}).Decode(t.Context(), c.data, make([]byte, 3))
 		if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {

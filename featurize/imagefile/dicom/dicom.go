@@ -343,9 +343,12 @@ func (h *header) check() error {
 		return fmt.Errorf("%d frames; one is read: save each as a file of its own", h.frames)
 	case h.rows < 1 || h.columns < 1:
 		return fmt.Errorf("%dx%d pixels", h.columns, h.rows)
+	case h.syntax == jpegBaseline && h.meaning == "RGB":
+		return errors.New("JPEG of RGB is not read; save it uncompressed, or its JPEG as " +
+			"YBR_FULL_422")
 	case grey && h.samples != 1, colour && h.samples != 3, !grey && !colour:
 		return fmt.Errorf("photometric interpretation %.20q with %d samples is not read; save it "+
-			"as grey or RGB", h.meaning, h.samples)
+			"uncompressed, as grey or RGB", h.meaning, h.samples)
 	case h.allocated != 8 && (h.allocated != 16 || !grey || h.syntax == jpegBaseline):
 		return fmt.Errorf("%d bits a sample are not read; 8 are, and 16 of grey", h.allocated)
 	case h.stored < 1 || h.stored > h.allocated || h.high < h.stored-1 || h.high >= h.allocated:

@@ -353,6 +353,8 @@ func TestRefused(t *testing.T) {
 		"unknown":     {file("1.2.3", pixels, grey(2, 2, 16, 12, 0)...), `"1.2.3" is not read`},
 		"palette": {with(func(e []element) { e[1] = text(tagMeaning, "CS", "PALETTE COLOR") }),
 			"PALETTE COLOR"},
+		"JPEG of RGB": {file(jpegBaseline, pixels, colour(2, 2, "RGB", 0)...),
+			"JPEG of RGB is not read; save it uncompressed"},
 		"32 bits":    {with(func(e []element) { e[4] = short(tagAllocated, 32) }), "32 bits"},
 		"stored":     {with(func(e []element) { e[5] = short(tagStored, 17) }), "17"},
 		"empty rows": {with(func(e []element) { e[2] = element{tagRows, "US", nil} }), "2x0"},

@@ -131,6 +131,15 @@ var (
 	errQuantizer = errors.New("a quantization table is corrupt")
 )
 
+// UnsupportedError is the error for a JPEG that may be whole, of a kind that is not read.
+type UnsupportedError string
+
+func (e UnsupportedError) Error() string { return string(e) }
+
+func unsupported(format string, of ...any) error {
+	return UnsupportedError(fmt.Sprintf(format, of...))
+}
+
 // next finds the next segment. Bytes before its marker are passed over, as image/jpeg and libjpeg
 // do.
 func (s *segments) next() error {
@@ -222,7 +231,7 @@ func (h *Header) segment(s *segments) error {
 	switch s.marker {
 	case baseline, extended, progressive, app0, app1, app14:
 	case 0xc3, 0xc5, 0xc6, 0xc7, 0xc9, 0xca, 0xcb, 0xcd, 0xce, 0xcf:
-		return fmt.Errorf("its coding (frame %#x) is none of baseline, extended sequential and "+
+		return unsupported("its coding, frame %#x, is none of baseline, extended sequential and "+
 			"progressive with Huffman codes", s.marker)
 	default:
 		return nil
@@ -259,11 +268,11 @@ func (h *Header) frame(marker byte, b []byte) error {
 		return errLength
 	}
 	if b[0] != 8 {
-		return fmt.Errorf("its samples have %d bits; 8 are read", b[0])
+		return unsupported("its samples have %d bits; 8 are read", b[0])
 	}
 	n := int(b[5])
 	if n != 1 && n != 3 && n != 4 {
-		return fmt.Errorf("it has %d components; 1, 3 and 4 are read", n)
+		return unsupported("it has %d components; 1, 3 and 4 are read", n)
 	}
 	h.Height, h.Width = int(binary.BigEndian.Uint16(b[1:])), int(binary.BigEndian.Uint16(b[3:]))
 	if h.Height == 0 || h.Width == 0 {
@@ -296,7 +305,7 @@ func (h *Header) sampled() error {
 	fits := func(a, b int) bool { return b >= 1 && a <= 4 && (a == b || a == 2*b || a == 4*b) }
 	for _, c := range h.Components {
 		if !fits(across, c.H) || !fits(down, c.V) {
-			return fmt.Errorf("its component %d is sampled %d x %d of %d x %d; factors of 1, 2 "+
+			return unsupported("its component %d is sampled %d x %d of %d x %d; factors of 1, 2 "+
 				"and 4 are read", c.ID, c.H, c.V, across, down)
 		}
 	}

@@ -1,7 +1,6 @@
 package jpeg
 
 import (
-	"errors"
 	"image"
 	"image/color"
 )
@@ -83,8 +82,7 @@ func (d *decoder) spread(i int, to []uint8, stride, step int) {
 // of which black alone is.
 func (d *decoder) inks(r image.Rectangle) (image.Image, error) {
 	if !d.Adobe {
-		return nil, errors.New("it has four colours and does not say which (an Adobe " +
-			"segment is missing)")
+		return nil, UnsupportedError("it has four colours, and no Adobe segment that says which")
 	}
 	im := image.NewCMYK(r)
 	for i := range 4 {
