@@ -54,6 +54,7 @@ func AnySize(classifier *onnx.Model) (m *onnx.Model, err error) {
 	if err != nil {
 		return nil, err
 	}
+	pass.RemoveUnused(m.Graph) // constants of other ways to resize, of which the ONNX Runtime warns
 	succeed(m, classifier)
 	document(m.Graph, f)
 	m.Doc = m.Graph.Doc

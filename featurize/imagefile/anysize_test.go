@@ -3,6 +3,7 @@ package imagefile
 import (
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"fmp/models"
@@ -26,6 +27,16 @@ func pixelClassifier(t *testing.T, h, w, ch int, resize Resize) *onnx.Model {
 	return m
 }
 
+// unreadOf returns the names of the initializers that no node reads.
+func unreadOf(g *onnx.Graph) (names []string) {
+	for name := range g.Initializers {
+		if !slices.ContainsFunc(g.Nodes, func(n *onnx.Node) bool { return slices.Contains(n.Reads(), name) }) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // The graph of a classifier of images of any size has the pixels of [Fit.Pixels], for every way to
 // resize, larger and smaller, flat and tall; [models.FixedSize] takes it away again.
 func TestAnySizeIsFit(t *testing.T) {
@@ -42,6 +53,9 @@ func TestAnySizeIsFit(t *testing.T) {
 			m := must.Get(models.AnySize(fixed))(t)
 			if !maps.Equal(fixed.Metadata, before) {
 				t.Fatalf("the classifier of one size has the metadata %v; before %v", fixed.Metadata, before)
+			}
+			if n := unreadOf(m.Graph); n != nil {
+				t.Errorf("%s: no node reads %q", resize, n)
 			}
 			f := must.Get(models.ReadManifest(m))(t)
 			behind := must.Get(models.FixedSize(m, f))(t)
