@@ -1,8 +1,6 @@
 package main
 
 import (
-	"cmp"
-	"context"
 	"fmt"
 	"log/slog"
 	"net"
@@ -122,7 +120,9 @@ func servePredictions(cmd *cobra.Command, cfg engineSettings, path string, data 
 	if err != nil {
 		return usageError(fmt.Errorf("--page: %w", err))
 	}
-	eng, err := openEngine(cmd.Context(), cfg.Engine, cfg.Engine.Threads, cmd.ErrOrStderr())
+	running, stop := outlasting(cmd.Context())
+	defer stop(nil)
+	eng, err := openEngine(running, cfg.Engine, cfg.Engine.Threads, cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
@@ -159,9 +159,6 @@ func servePredictions(cmd *cobra.Command, cfg engineSettings, path string, data 
 	case err := <-failed:
 		return err
 	}
-	// Requests in progress have five seconds to end.
-	end, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	// The end by a notice is an error, and the end by an interrupt is not.
-	return cmp.Or(why, srv.Shutdown(end))
+	drain(srv, stop)
+	return why // the end by a notice is an error, and the end by an interrupt is not
 }

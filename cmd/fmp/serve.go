@@ -280,8 +280,9 @@ func checkStore(o *store.Options, tokenFile string, workers bool) error {
 type server struct {
 	serveFlags
 	round   *round.Round
-	signer  *identity.Key // of receipts
-	eng     engine.Engine
+	signer  *identity.Key           // of receipts
+	eng     engine.Engine           // of pooling, which ends with the context
+	stop    context.CancelCauseFunc // of predictions
 	log     *slog.Logger
 	store   *store.Store
 	lost    <-chan error // the state went to another server
@@ -307,10 +308,15 @@ func serveRound(cmd *cobra.Command, r *round.Round, cfg settings.Engine, o serve
 		return usageError(err)
 	}
 	// One thread an operator: a classifier must not depend on the number of cores.
-	if s.eng, err = openEngine(ctx, cfg, 1, cmd.ErrOrStderr()); err != nil {
+	var running context.Context
+	running, s.stop = outlasting(ctx)
+	defer s.stop(nil)
+	eng, err := openEngine(running, cfg, 1, cmd.ErrOrStderr())
+	if err != nil {
 		return err
 	}
-	defer s.eng.Close()
+	defer eng.Close()
+	s.eng = engine.Under(ctx, eng)
 	if err := o.checkWork(s.round.Privacy != nil); err != nil {
 		return usageError(err)
 	}
@@ -348,7 +354,7 @@ func serveRound(cmd *cobra.Command, r *round.Round, cfg settings.Engine, o serve
 		Pool: s.pool, Merge: s.merging(), Private: s.private, Secret: secret,
 		Sweep: s.pooling.sweep, Withdrawn: s.pooling.options.Withdrawn, Helper: s.helper,
 		Withdrawals: filepath.Join(o.state, s.store.Name()+".withdrawals"),
-		Check:       s.pooling.check, Engine: s.eng, Reject: o.reject})
+		Check:       s.pooling.check, Engine: eng, Reject: o.reject})
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"fmp/cmd/internal/interrupt"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/round"
 	"fmp/pipeline/federate/selfsigned"
@@ -24,8 +23,7 @@ import (
 
 // listen answers requests and runs the round until the context ends. Its end by the context is no
 // error; the end of the server, of the round's loop or of the hold on the state is. The address is
-// taken before the certificate is made, so that a port in use leaves no file. Work in progress has
-// half of interrupt.Grace to end. The line with the address is on standard output, for programs
+// taken before the certificate is made, so that a port in use leaves no file. The line with the address is on standard output, for programs
 // that start the server.
 func (s *server) listen(cmd *cobra.Command, svc *service.Server, complaints *log.Logger) error {
 	ctx := cmd.Context()
@@ -69,12 +67,8 @@ func (s *server) listen(cmd *cobra.Command, svc *service.Server, complaints *log
 	select {
 	case <-ctx.Done():
 		s.log.Info("stopping")
-		// requests that take longer are sent again; the rest of the time is for
-		// the state to be closed
-		end, cancel := context.WithTimeout(context.Background(), interrupt.Grace/2)
-		defer cancel()
-		_ = srv.Shutdown(end) // exit code 0: stopping is how a server ends
-		return nil
+		drain(srv, s.stop)
+		return nil // exit code 0: stopping is how a server ends
 	case err := <-failed:
 		return err
 	case err := <-s.lost:

@@ -148,6 +148,8 @@ func (p *predictor) grpcError(r *http.Request, err error) error {
 		code = codes.DeadlineExceeded
 	case errors.As(err, &input):
 		code = codes.InvalidArgument
+	case errors.Is(err, ErrStopping):
+		return status.Error(codes.Unavailable, ErrStopping.Error())
 	case errors.Is(err, errNotYet):
 		code = codes.Unavailable
 	case errors.Is(err, context.Canceled):

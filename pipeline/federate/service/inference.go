@@ -1,7 +1,6 @@
 package service
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 
@@ -197,7 +196,7 @@ func (p *predictor) inferFailed(w http.ResponseWriter, r *http.Request, err erro
 		return
 	}
 	p.badPrediction(func(code, detail string, args ...any) {
-		if errors.Is(err, errBusy) {
+		if code == wire.Unavailable {
 			w.Header().Set("Retry-After", "2")
 		}
 		if code == wire.NotYet {

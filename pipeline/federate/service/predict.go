@@ -280,6 +280,10 @@ func inputf(format string, args ...any) error { return &errInput{fmt.Errorf(form
 // errNotYet means that there is no version yet.
 var errNotYet = errors.New("no classifier yet")
 
+// ErrStopping is the cause that ends the context of a server's engine when the program stops:
+// requests that still run are told to come again.
+var ErrStopping = errors.New("the server is stopping: send again")
+
 // version returns the version that makes predictions; nil if there is none.
 func (p *predictor) version() *served {
 	p.mu.Lock()
@@ -557,6 +561,8 @@ func (p *predictor) badPrediction(refuse refuses, r *http.Request, err error) {
 		refuse(wire.TooLarge, "%v", err)
 	case errors.Is(err, errBusy):
 		refuse(wire.Unavailable, "%v", err)
+	case errors.Is(err, ErrStopping):
+		refuse(wire.Unavailable, "%v", ErrStopping)
 	case errors.Is(err, errSlow):
 		refuse(wire.TooSlow, "fewer than %d bytes a second came", predictRate)
 	case errors.As(err, &input):

@@ -2,6 +2,7 @@ package service
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"image"
@@ -32,7 +33,10 @@ import (
 
 // serving is a fixture whose round has a classifier of images and one of feature rows, of heads
 // drawn at random.
-func serving(t testing.TB) (f *fixture, dx int) {
+func serving(t testing.TB) (f *fixture, dx int) { return servingUnder(t, context.Background()) }
+
+// servingUnder is serving with an engine whose runs end with a context.
+func servingUnder(t testing.TB, ctx context.Context) (f *fixture, dx int) {
 	f = newFixture(t, "")
 	g := must.Get(serde.Unmarshal(f.round.GraphData))(t)
 	m := f.round.Client
@@ -48,7 +52,7 @@ func serving(t testing.TB) (f *fixture, dx int) {
 			Heads: onnx.NewTensor(heads, 3, m.Dx+1, m.C)}, models.Manifest{Classes: m.Classes}))(t)
 		files[i] = must.Get(serde.Marshal(c))(t)
 	}
-	f.srv.predictions.engine = must.Get(pure.New(engine.Options{Threads: 1}))(t)
+	f.srv.predictions.engine = engine.Under(ctx, must.Get(pure.New(engine.Options{Threads: 1}))(t))
 	must.Do(t, f.srv.predictions.serve(store.Version{Number: 1}, files[0], files[1]))
 	return f, m.Dx
 }
@@ -296,6 +300,21 @@ func TestPredictingMemory(t *testing.T) {
 		}
 		bound := a.body + a.answer(f.round.Client.C) + a.n*ofPixel*a.pixels // one picture after another
 		alloctest.AtMost(t, bound, func() { a.do() })
+	}
+}
+
+// TestStopping: a run that the stop of the program ends is no failure, by whatever interface: its sender
+// is told to come again.
+func TestStopping(t *testing.T) {
+	ctx, stop := context.WithCancelCause(t.Context())
+	f, dx := servingUnder(t, ctx)
+	stop(ErrStopping)
+	for _, a := range f.askings(1, dx, 20) {
+		status, text := a.do()
+		if status != http.StatusServiceUnavailable && status != int(codes.Unavailable) ||
+			!strings.Contains(text, "is stopping: send again") {
+			t.Errorf("%s: %d %.200s", a.name, status, text)
+		}
 	}
 }
 

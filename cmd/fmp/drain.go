@@ -1,0 +1,30 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"fmp/cmd/internal/interrupt"
+	"fmp/pipeline/federate/service"
+)
+
+// outlasting returns a context for the engine of a server's predictions, which outlives the signal
+// that ends ctx: requests under way are answered first. stop ends it, as [drain] does.
+func outlasting(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+	return context.WithCancelCause(context.WithoutCancel(ctx))
+}
+
+// drain ends a server. Requests under way have half of interrupt.Grace to be answered. stop ends
+// the runs of those that take longer, which have an eighth of it to tell their clients. Connections
+// that are left are cut, so that nothing waits for a body that comes slowly. The rest of the grace
+// is for the program to close its state.
+func drain(srv *http.Server, stop context.CancelCauseFunc) {
+	for _, within := range []time.Duration{interrupt.Grace / 2, interrupt.Grace / 8} {
+		end, cancel := context.WithTimeout(context.Background(), within)
+		_ = srv.Shutdown(end) // requests that are left are cut below
+		cancel()
+		stop(service.ErrStopping)
+	}
+	_ = srv.Close()
+}
