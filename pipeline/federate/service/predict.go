@@ -24,6 +24,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/pipeline/classify"
+	"fmp/pipeline/conformal"
 	"fmp/pipeline/federate/round"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/trace"
@@ -65,6 +66,8 @@ type served struct {
 	rows    *classify.Classifier
 	// ofImages and ofRows are the queues of the two.
 	ofImages, ofRows *batches
+	// drift is the version's own test: images that it answers late are not the next one's.
+	drift *conformal.Drift
 
 	statistics statistics
 }
@@ -171,6 +174,9 @@ func (p *predictor) replace(next *served) {
 	p.mu.Lock()
 	last := p.serving
 	p.serving, p.latest = next, next
+	if next != nil {
+		p.watch.show(next.drift)
+	}
 	p.mu.Unlock()
 	if last != nil {
 		last.close()
@@ -180,7 +186,7 @@ func (p *predictor) replace(next *served) {
 // serve makes a version the one that makes predictions.
 // On an error the version before it goes on making predictions.
 func (p *predictor) serve(v store.Version, data, rows []byte) error {
-	next := &served{version: v, data: data}
+	next := &served{version: v, data: data, drift: conformal.NewDrift(1, nil)}
 	p.mu.Lock()
 	p.latest = next
 	p.mu.Unlock()
@@ -192,7 +198,7 @@ func (p *predictor) serve(v store.Version, data, rows []byte) error {
 		return fmt.Errorf("version %d: %w", v.Number, err)
 	}
 	if next.images != nil {
-		if err := p.watch.restart(next.images.Manifest); err != nil {
+		if next.drift, err = newDrift(next.images.Manifest); err != nil {
 			return fmt.Errorf("version %d: %w", v.Number, err)
 		}
 	}
@@ -370,7 +376,7 @@ func (p *predictor) run(ctx context.Context, held *lease, rows bool,
 	span.SetAttributes(attribute.Int("fmp.images", len(all)),
 		attribute.Int64("fmp.queue_us", at.queue.Microseconds()),
 		attribute.Int64("fmp.run_us", at.infer.Microseconds()))
-	p.watch.add(c, all)
+	p.watch.add(v, c, all)
 	return use(v.version, c, all)
 }
 

@@ -33,7 +33,8 @@ type watch struct {
 	// predictions whose most probable class has less are open too
 	reject float64
 
-	mu    sync.Mutex
+	mu sync.Mutex // guards each test of drift, and which of them is shown
+	// drift is the test of the version that makes predictions.
 	drift *conformal.Drift
 }
 
@@ -112,28 +113,32 @@ func (d drifting) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// restart begins the test of drift anew, with another classifier, against the images that
-// calibrated its sets. They took no part in making it, and their scores are in it already.
-// Counts and histograms go on, as Prometheus has them of a process and not of a classifier.
-func (w *watch) restart(f models.Manifest) error {
+// newDrift returns the test of drift of a classifier, against the images that calibrated its sets.
+// They took no part in making it, and their scores are in it already.
+func newDrift(f models.Manifest) (*conformal.Drift, error) {
 	o, err := models.ReadOrigin(f)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var reference []float32
 	if o.Sets != nil {
 		reference = o.Sets.Top
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.drift = conformal.NewDrift(1, reference)
-	return nil
+	return conformal.NewDrift(1, reference), nil
 }
 
-// add counts predictions.
+// show makes a test of drift the one that the metrics tell of. Counts and histograms go on, as
+// Prometheus has them of a process and not of a classifier.
+func (w *watch) show(drift *conformal.Drift) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.drift = drift
+}
+
+// add counts predictions, whose images the test of drift of their version sees.
 // A prediction is open where its set has not one class, or its most probable class has less than
 // reject. One lock orders the images, which the test of drift takes one by one.
-func (w *watch) add(c *classify.Classifier, ps []classify.Prediction) {
+func (w *watch) add(v *served, c *classify.Classifier, ps []classify.Prediction) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range ps {
@@ -148,7 +153,7 @@ func (w *watch) add(c *classify.Classifier, ps []classify.Prediction) {
 		w.confidence.Observe(confidence)
 		w.entropy.Observe(float64(p.Entropy))
 		w.disagreement.Observe(float64(p.MutualInformation))
-		w.drift.Add(float64(slices.Max(p.Scored))) // as the calibration's
+		v.drift.Add(float64(slices.Max(p.Scored))) // as the calibration's
 		open := confidence < w.reject
 		if p.Set != nil {
 			n := 0

@@ -7,15 +7,19 @@ import (
 	"image/png"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"fmp/models"
+	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/must"
 	"fmp/onnx/serde"
+	"fmp/pipeline/classify"
+	"fmp/pipeline/federate/store"
 )
 
 // TestWatch: each prediction is counted once under /metrics, by class, confidence and entropy, and
@@ -41,6 +45,31 @@ func TestWatch(t *testing.T) {
 			`fmp_drift_wealth_decades_highest{reference="calibration"} 0.1`}},
 	} {
 		countedBy(t, c.classifier, c.reject, c.want)
+	}
+}
+
+// TestDriftOfVersions: a version's test of drift sees the images that it answers, and none of the version
+// before it, which still answers some when the next is there.
+func TestDriftOfVersions(t *testing.T) {
+	f, dx := serving(t)
+	p, images := f.srv.predictions, f.srv.predictions.serving.data
+	was := p.serving.drift
+	done := make(chan error, 1)
+	build := func(*classify.Classifier) (*memory, *onnx.Tensor, error) {
+		go func() { done <- p.serve(store.Version{Number: 2}, images, nil) }()
+		for p.version().version.Number != 2 {
+			runtime.Gosched()
+		}
+		return nil, onnx.ZerosF32(3, dx), nil
+	}
+	held := lease{in: p.intake}
+	defer held.release()
+	must.Do(t, p.run(t.Context(), &held, true, build,
+		func(store.Version, *classify.Classifier, []classify.Prediction) error { return nil }))
+	must.Do(t, <-done)
+	if w := answer(f.srv.Handler(), http.MethodGet, "/metrics", nil); was.Images() != 3 ||
+		!strings.Contains(w.Body.String(), `fmp_drift_images{reference="start"} 0`) {
+		t.Errorf("the version before saw %d images; /metrics:\n%.3000s", was.Images(), w.Body)
 	}
 }
 
