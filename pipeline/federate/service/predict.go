@@ -246,8 +246,9 @@ func (m *memory) Next(ctx context.Context, dst []uint8) (imagefile.Item, error) 
 	return item, err
 }
 
-// add appends a PNG or JPEG image, which takes memory while it is decoded: ofPixel bytes a pixel.
-// The header is read first, so that no memory is taken for an image that is too large.
+// add appends an image, which takes memory while it is decoded: ofPixel bytes a pixel, or more where
+// its decoder does, as for a tile that is larger than the image. The header is read first, so that
+// no memory is taken for an image that is too large.
 func (m *memory) add(name string, data []byte, fit imagefile.Fit, in *intake) {
 	m.names = append(m.names, name)
 	m.write = append(m.write, func(ctx context.Context, dst []uint8) error {
@@ -261,7 +262,12 @@ func (m *memory) add(name string, data []byte, fit imagefile.Fit, in *intake) {
 		}
 		held := lease{in: in}
 		defer held.release()
-		if err := held.take(ctx, ofPixel*int64(h.Width)*int64(h.Height)); err != nil {
+		var beyond *errBeyond
+		err = held.take(ctx, max(ofPixel*int64(h.Width)*int64(h.Height), h.Memory))
+		if errors.As(err, &beyond) {
+			err = fmt.Errorf("%w, and save an image that takes it alone as PNG", err)
+		}
+		if err != nil {
 			return err
 		}
 		within, cancel := context.WithTimeout(ctx, decodeTime)

@@ -2,13 +2,16 @@ package service
 
 import (
 	"bytes"
+	"compress/zlib"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"image"
 	"image/color"
 	"image/jpeg"
 	"image/png"
+	"io"
 	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
@@ -17,9 +20,12 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/image/bmp"
+	"golang.org/x/image/tiff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"fmp/featurize/imagefile"
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
@@ -303,6 +309,58 @@ func TestPredictingMemory(t *testing.T) {
 	}
 }
 
+// TestMemoryOfPictures: an image takes as much memory as its decoder may, whatever its header says of its
+// size, and is refused where that is more than all pictures may take.
+func TestMemoryOfPictures(t *testing.T) {
+	f, _ := serving(t)
+	deep := image.NewNRGBA64(image.Rect(0, 0, 40, 30))
+	saved := func(encode func(w io.Writer) error) []byte {
+		var b bytes.Buffer
+		must.Do(t, encode(&b))
+		return b.Bytes()
+	}
+	for name, data := range map[string][]byte{
+		"PNG":  saved(func(w io.Writer) error { return png.Encode(w, deep) }),
+		"JPEG": saved(func(w io.Writer) error { return jpeg.Encode(w, deep, nil) }),
+		"BMP":  saved(func(w io.Writer) error { return bmp.Encode(w, deep) }),
+		"TIFF of 16 bits, deflated": saved(func(w io.Writer) error {
+			return tiff.Encode(w, deep, &tiff.Options{Compression: tiff.Deflate})
+		}),
+		"TIFF of one pixel, a tile of a million": tiledTIFF(1024),
+	} {
+		h := must.Get(imagefile.Header(bytes.NewReader(data)))(t)
+		needs := max(h.Memory, ofPixel*int64(h.Width)*int64(h.Height))
+		for _, all := range []int64{needs - 1, needs} {
+			f.srv.predictions.decoding = newPredicting(all)
+			w := f.ask("/v1/predict", "image/png", data)
+			if refused := w.Code == http.StatusRequestEntityTooLarge; refused != (all < needs) ||
+				refused && !strings.Contains(w.Body.String(), "as PNG") {
+				t.Errorf("%s, which takes %d bytes of %d: %d %s", name, needs, all, w.Code, w.Body)
+			}
+		}
+	}
+}
+
+// tiledTIFF is a grey TIFF of one pixel, in one deflated tile of a side.
+func tiledTIFF(side uint32) []byte {
+	var tile bytes.Buffer
+	z := zlib.NewWriter(&tile)
+	_, _ = z.Write(make([]byte, side*side)) // a buffer takes all
+	_ = z.Close()
+	const long, short, deflate, entries = 4, 3, 8, 9
+	at := uint32(8 + 2 + 12*entries + 4) // of the tile
+	d := append([]byte("II*\x00\x08\x00\x00\x00"), entries, 0)
+	for _, e := range [entries][3]uint32{{0x100, short, 1}, {0x101, short, 1}, {0x102, short, 8},
+		{0x103, short, deflate}, {0x106, short, 1}, {0x142, long, side}, {0x143, long, side},
+		{0x144, long, at}, {0x145, long, uint32(tile.Len())}} {
+		d = binary.LittleEndian.AppendUint16(d, uint16(e[0]))
+		d = binary.LittleEndian.AppendUint16(d, uint16(e[1]))
+		d = binary.LittleEndian.AppendUint32(d, 1)
+		d = binary.LittleEndian.AppendUint32(d, e[2])
+	}
+	return append(append(d, 0, 0, 0, 0), tile.Bytes()...)
+}
+
 // TestStopping: a run that the stop of the program ends is no failure, by whatever interface: its sender
 // is told to come again.
 func TestStopping(t *testing.T) {
@@ -361,7 +419,8 @@ func TestPredictionsUnderWay(t *testing.T) {
 			t.Errorf("%s, never enough: %d %.200s", a.name, status, text)
 		}
 	}
-	in, pictures := limit(&p.intake, 1<<20), limit(&p.decoding, ofPixel*400)
+	const tables = 1 << 18 // those of one JPEG, and of a second no more
+	in, pictures := limit(&p.intake, 1<<20), limit(&p.decoding, tables)
 	in.wait, pictures.wait = time.Minute, time.Minute
 	var group sync.WaitGroup
 	for range 8 {
@@ -374,7 +433,7 @@ func TestPredictionsUnderWay(t *testing.T) {
 		}
 	}
 	group.Wait()
-	if !in.memory.TryAcquire(1<<20) || !pictures.memory.TryAcquire(ofPixel*400) {
+	if !in.memory.TryAcquire(1<<20) || !pictures.memory.TryAcquire(tables) {
 		t.Error("memory is not given back")
 	}
 }
