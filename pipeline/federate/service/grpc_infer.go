@@ -115,6 +115,9 @@ func inferOf(q *pb.ModelInferRequest) (r *inferRequest, raw bool, err error) {
 		if len(in.Shape) > maxAxes {
 			return nil, false, invalid("a shape of more than %d axes", maxAxes)
 		}
+		if len(in.ProtoReflect().GetUnknown()) > 0 { // parameters, as of an output
+			return nil, false, invalid("input %.40q has parameters; none are known", in.Name)
+		}
 		integers, floats := in.GetContents().GetUintContents(), in.GetContents().GetFp32Contents()
 		if len(integers) > 0 && in.Datatype != "UINT8" || len(floats) > 0 && in.Datatype != "FP32" {
 			return nil, false, invalid("contents of another type than datatype, %.20q; %s",

@@ -111,6 +111,9 @@ func TestBinaryTensors(t *testing.T) {
 		"data beside it": {strings.Replace(input, `"datatype"`, `"data":[1],"datatype"`, 1) + "}",
 			"beside", data},
 		"an unknown output": {input + `,"outputs":[{"name":"x"}]}`, "not known", data},
+		"an input's parameters": {strings.Replace(input, `"binary_data_size"`,
+			`"shared_memory_region":"r","binary_data_size"`, 1) + "}",
+			`\"shared_memory_region\"; there is binary_data_size`, data},
 		"an output's parameters": {input +
 			`,"outputs":[{"name":"probabilities","parameters":{"binary_data":true,"classification":2}}]}`,
 			`\"classification\"; there is binary_data`, data},

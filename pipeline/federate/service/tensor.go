@@ -39,6 +39,23 @@ type binarySize struct {
 	Bytes *int64 `json:"binary_data_size,omitempty"`
 }
 
+// UnmarshalJSON refuses parameters that are not heeded, such as a region of shared memory: the data
+// beside them would not be the ones that were meant.
+func (p *binarySize) UnmarshalJSON(text []byte) error {
+	type plain binarySize
+	return parameters(text, (*plain)(p), "an input", "binary_data_size")
+}
+
+// parameters decodes the parameters of a tensor, which has one alone.
+func parameters(text []byte, to any, of, has string) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(to); err != nil {
+		return fmt.Errorf("parameters of %s: %w; there is %s", of, err, has)
+	}
+	return nil
+}
+
 // inferRequest is a request for inference.
 type inferRequest struct {
 	ID         string `json:"id"`
@@ -95,12 +112,7 @@ type outputParameters struct {
 // would not be the one that was asked for.
 func (p *outputParameters) UnmarshalJSON(text []byte) error {
 	type plain outputParameters
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode((*plain)(p)); err != nil {
-		return fmt.Errorf("parameters of an output: %w; there is binary_data", err)
-	}
-	return nil
+	return parameters(text, (*plain)(p), "an output", "binary_data")
 }
 
 // parseInfer parses a request: JSON, then the binary data of the inputs that state a size, in their
