@@ -109,7 +109,14 @@ type configured struct {
 	Name     string  `json:"name"`
 	DataType string  `json:"data_type"`
 	Dims     []int64 `json:"dims"`
-	Optional bool    `json:"optional,omitempty"`
+	// Reshape says that there is no axis but the batch's, of which Dims cannot tell.
+	Reshape  *reshape `json:"reshape,omitempty"`
+	Optional bool     `json:"optional,omitempty"`
+}
+
+// reshape is the shape of a tensor in the graph, without the batch.
+type reshape struct {
+	Shape []int64 `json:"shape"`
 }
 
 // inferConfig answers with the model configuration, as Triton's extension defines it.
@@ -122,9 +129,10 @@ func (p *predictor) inferConfig(w http.ResponseWriter, r *http.Request) {
 	of := func(tensors []tensor, optional bool) []configured {
 		var out []configured
 		for _, t := range tensors {
-			c := configured{t.Name, "TYPE_" + t.Datatype, t.Shape[1:], optional}
+			c := configured{Name: t.Name, DataType: "TYPE_" + t.Datatype, Dims: t.Shape[1:],
+				Optional: optional}
 			if len(c.Dims) == 0 {
-				c.Dims = []int64{1}
+				c.Dims, c.Reshape = []int64{1}, &reshape{Shape: []int64{}}
 			}
 			out = append(out, c)
 		}

@@ -148,15 +148,16 @@ func TestInferMetadata(t *testing.T) {
 			Dims     []int
 		}
 		Output []struct {
-			Name string
-			Dims []int
+			Name    string
+			Dims    []int
+			Reshape map[string][]int
 		}
 	}](t, 200)(get("/v2/models/classifier/config"))
 	if text := fmt.Sprintf("%+v",
 		config); text != fmt.Sprintf("{Name:classifier Max:1024 Input:[{Name:images "+
 		"DataType:TYPE_UINT8 Dims:[28 28 1]} {Name:features DataType:TYPE_FP32 Dims:[%d]}] "+
-		"Output:[{Name:probabilities Dims:[10]} {Name:entropy Dims:[1]} "+
-		"{Name:mutual_information Dims:[1]}]}", dx) {
+		"Output:[{Name:probabilities Dims:[10] Reshape:map[]} {Name:entropy Dims:[1] "+
+		"Reshape:map[shape:[]]} {Name:mutual_information Dims:[1] Reshape:map[shape:[]]}]}", dx) {
 		t.Error(text)
 	}
 	for range 2 {
