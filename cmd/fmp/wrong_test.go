@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,6 +35,9 @@ func TestWrong(t *testing.T) {
 		Outputs: []onnx.ValueInfo{{Name: "y", DType: onnx.Float8E4M3FN, Shape: onnx.Shape("n", 2)}}}
 	pixels := bytes8.Cast(bytes8.Input("x", onnx.Uint8, "n", 1, 8, 8), onnx.Float32)
 	bytes8.Output("y", bytes8.MatMul(bytes8.Op("Flatten", []build.Ref{pixels}), bytes8.Param("w", onnx.ZerosF32(64, 10))))
+	doubles := build.New("doubles")
+	doubles.Output("y", doubles.MatMul(doubles.Cast(doubles.Input("x", onnx.Float64, "n", 3), onnx.Float32),
+		doubles.Param("w", onnx.ZerosF32(3, 7))))
 	layers, examples := trainingFiles(t)
 	t.Chdir(t.TempDir())
 	var picture bytes.Buffer
@@ -50,7 +54,7 @@ func TestWrong(t *testing.T) {
 	for name, from := range map[string]string{"client.onnx": client, "x.onnx": extractor, "add.onnx": add,
 		"side.onnx": extractor, "named.onnx": extractor, "net.onnx": net, "layers.onnx": layers, "rows.npz": examples,
 		"eighths.onnx": saved(t)(onnx.NewModel(eighths), nil), "bounds.onnx": saved(t)(twoBounds(), nil),
-		"bytes.onnx": saved(t)(bytes8.Model())} {
+		"bytes.onnx": saved(t)(bytes8.Model()), "doubles.onnx": saved(t)(doubles.Model())} {
 		data := must.Get(os.ReadFile(from))(t)
 		files[name] = string(data)
 	}
@@ -72,6 +76,7 @@ func TestWrong(t *testing.T) {
 	endless.F32()[5] = float32(math.Inf(1))
 	archive(t, "sums.npz", onnx.ZerosF32(20, 3), twos)
 	archive(t, "endless.npz", endless, twos)
+	archive(t, "endless64.npz", onnx.NewTensor(slices.Concat(make([]float64, 59), []float64{math.NaN()}), 20, 3), twos)
 	archive(t, "three.npz", onnx.ZerosF32(20, 3), onnx.ZerosF32(20, 3))
 	ran(t, "data", "synth", "-o", "short", "--train", "20", "--test", "20")
 	must.Do(t, os.Truncate("short/train-images-idx3-ubyte", 5000))
@@ -268,6 +273,7 @@ func TestWrong(t *testing.T) {
 		{fit + "--data layers.onnx", "want an archive"}, {fit + "--data sums.npz", "of sum 2; want prob"},
 		{fit + "--data sums.npz --loss binary", "want numbers from 0"},
 		{fit + "--data endless.npz --loss mse", "want finite"},
+		{"onnx train doubles.onnx -o t.onnx --engine pure --data endless64.npz --loss mse", "row 19 of \"x\" has"},
 		{rows + "--loss mse", `"target" is of shape [60] and output "y" is float32[n,7]; want numbers of the output's sh`},
 		{rows + "--loss binary", "; target[:, None] of NumPy is a column"},
 		{fit + "--data three.npz", "[20 3] and output \"y\" is float32[n,7]; want class numbers of one axis, or prob"},
