@@ -195,15 +195,23 @@ type gridWork struct {
 
 // gridName returns the name of a grid, which it makes at first: its jobs are its own, and are found
 // again when it goes on. The name is random text, of 26 letters and digits, and stays in the
-// folder. Two grids of one file in two folders have two names, and so jobs of their own.
+// folder. Two grids of one file in two folders have two names, and so jobs of their own. Commands
+// that begin at once take turns, and have one name. The folder above is locked for it, as an
+// embedded queue holds the lock of dir itself.
 func gridName(dir string) (string, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	lock, err := atomicfile.Take(filepath.Dir(dir))
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
 	file := filepath.Join(dir, gridFile)
 	data, err := regularfile.ReadFile(file, 1<<10)
 	if errors.Is(err, fs.ErrNotExist) {
 		data = []byte(rand.Text())
-		if err = os.MkdirAll(dir, 0o700); err == nil {
-			err = atomicfile.WriteBytes(file, data)
-		}
+		err = atomicfile.WriteBytes(file, data)
 	}
 	return string(data), err
 }

@@ -12,9 +12,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"fmp/onnx/must"
 	"fmp/pipeline/federate/store"
@@ -309,6 +312,27 @@ func TestGridWorkers(t *testing.T) {
 		sameFigures(t, filepath.Join(here, name), filepath.Join(there, name))
 	}
 	refused(t, exitUsage, "--nats-listen", "grid", file, "--workers")
+}
+
+// TestGridNameOnce: commands that begin at once in a new folder have one name.
+func TestGridNameOnce(t *testing.T) {
+	for range 5 {
+		dir := filepath.Join(t.TempDir(), queueFolder)
+		names, start := make([]string, 8), make(chan bool)
+		var g errgroup.Group
+		for i := range names {
+			g.Go(func() (err error) {
+				<-start
+				names[i], err = gridName(dir)
+				return err
+			})
+		}
+		close(start)
+		must.Do(t, g.Wait())
+		if len(names[0]) < 26 || len(slices.Compact(slices.Clone(names))) != 1 {
+			t.Errorf("one grid has the names %q", names)
+		}
+	}
 }
 
 // TestGridJobs: a grid's jobs are its own, one for each of its runs, and are found again when it
