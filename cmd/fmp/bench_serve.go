@@ -219,8 +219,7 @@ func (res *servedLoad) measure(ctx context.Context, dir string, two, pool bool) 
 	if err != nil {
 		return err
 	}
-	// The variable is read at the end, when it kills the server of the second start.
-	defer func() { kill() }()
+	defer kill()
 	killWorkers, err := res.startWorkers(ctx, dir, queue)
 	if err != nil {
 		return err
@@ -253,11 +252,7 @@ func (res *servedLoad) measure(ctx context.Context, dir string, two, pool bool) 
 	}
 	killWorkers()
 	kill()
-	start = time.Now()
-	if url, kill, err = startServer(ctx, dir, args); err != nil {
-		return err
-	}
-	return res.checkRestart(url, start)
+	return res.restart(ctx, dir, args)
 }
 
 // send sends the requests of all clients, Parallel at once, and measures their rate and latency. A
@@ -316,19 +311,26 @@ func (res *servedLoad) send(ctx context.Context, client *http.Client, urls [2]st
 
 // waitPooled fetches the classifier until it is there. It asks ten times a second until the context
 // ends. Any other status than 200 means that the classifier is not there yet. An error of the
-// connection ends the wait, as the server has then ended.
+// connection ends the wait, as the server has then ended. So does a pooling that failed: the time
+// of another try would not be the round's.
 func waitPooled(ctx context.Context, client *http.Client, url string) error {
-	for {
-		// The request has no context, so that an interrupt is heeded between two requests.
-		resp, err := client.Get(url + wire.RoundPath(benchRound) + "/classifier.onnx")
+	for i := 0; ; i++ {
+		status, _, err := ask(ctx, client, url+wire.RoundPath(benchRound)+"/classifier.onnx")
 		if err != nil {
 			return fmt.Errorf("bench serve: %w", err)
 		}
-		// A body that is read to its end leaves the connection for the next request.
-		_, _ = io.Copy(io.Discard, resp.Body)
-		resp.Body.Close()
-		if resp.StatusCode == http.StatusOK {
+		if status == http.StatusOK {
 			return nil
+		}
+		// Every five seconds, since a status of many clients costs the server time.
+		if i%50 == 0 {
+			st, err := statusOf(ctx, client, url)
+			if err != nil {
+				return fmt.Errorf("bench serve: %w", err)
+			}
+			if st.Failure != "" {
+				return fmt.Errorf("bench serve: the server made no classifier: %s", st.Failure)
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -338,31 +340,86 @@ func waitPooled(ctx context.Context, client *http.Client, url string) error {
 	}
 }
 
+// restart starts a server that was killed once more, with the same arguments, and checks it. The
+// process ends with it.
+func (res *servedLoad) restart(ctx context.Context, dir string, args []string) error {
+	start := time.Now()
+	url, kill, err := startServer(ctx, dir, args)
+	if err != nil {
+		return err
+	}
+	defer kill()
+	if err := res.checkRestart(ctx, url, start); err != nil {
+		return fmt.Errorf("bench serve: after kill -9, %w", err)
+	}
+	return nil
+}
+
 // checkRestart measures how long a server that was killed takes until it is ready, and counts the
 // uploads that it still has. start is the moment before the process was started, and url its
 // address. Ready means that the state is read and /readyz answers 200. Every upload that got a
 // receipt must be counted as in: the receipt promises that it survives a kill.
-func (res *servedLoad) checkRestart(url string, start time.Time) error {
-	resp, err := http.Get(url + "/readyz")
+func (res *servedLoad) checkRestart(ctx context.Context, url string, start time.Time) error {
+	status, _, err := ask(ctx, http.DefaultClient, url+"/readyz")
 	if err != nil {
-		return fmt.Errorf("bench serve: %w", err)
+		return err
 	}
-	resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("bench serve: after kill -9, the server answers "+
-			"%s to /readyz", resp.Status)
+	if status != http.StatusOK {
+		return fmt.Errorf("the server answers %d %s to /readyz", status, http.StatusText(status))
 	}
 	res.Restart = time.Since(start).Seconds()
-	if resp, err = http.Get(url + wire.RoundPath(benchRound) + "/status"); err != nil {
-		return fmt.Errorf("bench serve: %w", err)
+	st, err := statusOf(ctx, http.DefaultClient, url)
+	if err != nil {
+		return err
 	}
-	defer resp.Body.Close()
-	var st struct{ In int }
-	if err := json.NewDecoder(resp.Body).Decode(&st); err != nil || st.In != res.Clients {
-		return fmt.Errorf("bench serve: after kill -9, %d of %d uploads with a receipt are in (%w)",
-			st.In, res.Clients, err)
+	if st.In != res.Clients {
+		return fmt.Errorf("%d of %d uploads with a receipt are in", st.In, res.Clients)
 	}
 	return nil
+}
+
+// loadStatus is as much of a round's status as the benchmark reads.
+type loadStatus struct {
+	In      int
+	Failure string // of pooling
+}
+
+// statusOf reads the status of the round. An answer that is no status is an error.
+func statusOf(ctx context.Context, client *http.Client, url string) (st loadStatus, err error) {
+	status, text, err := ask(ctx, client, url+wire.RoundPath(benchRound)+"/status")
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("the server answers %d %s to /status", status, http.StatusText(status))
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &st)
+	}
+	return st, err
+}
+
+// ask gets an address of the server, as exchange does.
+func ask(ctx context.Context, client *http.Client, url string) (status int, text []byte,
+	err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	return exchange(client, req)
+}
+
+// maxReply bounds the bytes of a reply that are read: a status lists 1,000 clients four times.
+const maxReply = 8 << 20
+
+// exchange sends a request and returns the reply's status and its first bytes, maxReply at most.
+// Any status is a result and no error. The rest of a longer reply is not read, and its connection
+// is then closed.
+func exchange(client *http.Client, req *http.Request) (status int, text []byte, err error) {
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	text, err = io.ReadAll(io.LimitReader(resp.Body, maxReply))
+	return resp.StatusCode, text, err
 }
 
 // prepare makes the round's files and the requests of each client, in their order. Each client has
@@ -578,9 +635,7 @@ func (l *loadRequest) send(ctx context.Context, client *http.Client, url string,
 	}
 }
 
-// once sends the request and returns the reply's status and its first bytes, wire.MaxJSON at most.
-// Any status is a result and no error. The rest of a longer reply is not read, and its connection
-// is then closed.
+// once sends the request, as exchange does.
 func (l *loadRequest) once(ctx context.Context, client *http.Client,
 	url string) (status int, text []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPut, url+l.path, bytes.NewReader(l.body))
@@ -590,13 +645,7 @@ func (l *loadRequest) once(ctx context.Context, client *http.Client,
 	for name, value := range l.headers {
 		req.Header.Set(name, value)
 	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer resp.Body.Close()
-	text, err = io.ReadAll(io.LimitReader(resp.Body, wire.MaxJSON))
-	return resp.StatusCode, text, err
+	return exchange(client, req)
 }
 
 // startServer runs fmp serve with its state and log in a folder, and returns its address once it is
@@ -629,8 +678,8 @@ func startServer(ctx context.Context, dir string,
 // launch starts this program with its log and its process's id in a folder. kill may be called
 // again; it waits for the end. The process is killed when ctx ends, too. Its log is server.log, and
 // its process id pid, by which memory and time are read from /proc. dir is made where it is
-// missing. out is its stdout. After an error there is no process, but where the file pid could not
-// be written: kill is then set. The process inherits the environment, and so the settings in it.
+// missing. out is its stdout. After an error there is no process.
+// The process inherits the environment, and so the settings in it.
 func launch(ctx context.Context, dir string,
 	args []string) (out io.Reader, kill func(), err error) {
 	self, err := os.Executable()
@@ -663,8 +712,12 @@ func launch(ctx context.Context, dir string,
 			_ = cmd.Wait()
 		})
 	}
-	return out, kill, os.WriteFile(filepath.Join(dir, "pid"),
-		[]byte(strconv.Itoa(cmd.Process.Pid)), 0o644)
+	if err := os.WriteFile(filepath.Join(dir, "pid"), []byte(strconv.Itoa(cmd.Process.Pid)),
+		0o644); err != nil {
+		kill()
+		return nil, nil, err
+	}
+	return out, kill, nil
 }
 
 // loadQueue returns where workers come in: an address of loopback that is free, and the flag of the

@@ -326,7 +326,7 @@ func TestMergeKilled(t *testing.T) {
 	r.kill()
 	start := time.Now()
 	r.start()
-	must.Do(t, r.load.checkRestart(r.url, start))
+	must.Do(t, r.load.checkRestart(r.ctx, r.url, start))
 }
 
 // tail returns the end of a file.
