@@ -337,9 +337,13 @@ func checkDrawing(out string, c digits.Config, photos, scans bool) error {
 		return usageErrorf("--out %s is a file; name a folder", out)
 	}
 	// 0 would stand for the default in package digits, and is refused here as it was given.
-	for name, n := range map[string]int{"train": c.Train, "test": c.Test} {
-		if n < 1 || n > digits.MaxImages {
-			return usageErrorf("--%s %d; allowed are 1 to %d images", name, n, digits.MaxImages)
+	for _, n := range []struct {
+		flag  string
+		value int
+	}{{"train", c.Train}, {"test", c.Test}} {
+		if n.value < 1 || n.value > digits.MaxImages {
+			return usageErrorf("--%s %d; allowed are 1 to %d images", n.flag, n.value,
+				digits.MaxImages)
 		}
 	}
 	if photos && scans {

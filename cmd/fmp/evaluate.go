@@ -247,8 +247,12 @@ func clientFolders(path string) ([]string, imagefile.LeftOut, error) {
 	}
 	for _, name := range names {
 		at := filepath.Join(path, name)
-		// A name that cannot be looked at is refused as a link is: it may be one.
-		if st, err := os.Lstat(at); err != nil || st.Mode()&os.ModeSymlink != 0 {
+		st, err := os.Lstat(at)
+		// A name that cannot be looked at may be a link.
+		if err != nil {
+			return nil, others, usageError(fmt.Errorf("--by-client: %w", err))
+		}
+		if st.Mode()&os.ModeSymlink != 0 {
 			return nil, others, usageErrorf("--by-client: %s is a link: copy the folder "+
 				"that it leads to", at)
 		}

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -132,6 +133,22 @@ func TestClientFolders(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// TestClientFolderThatCannotBeLookedAt: the system's reason is told, and none of links.
+func TestClientFolderThatCannotBeLookedAt(t *testing.T) {
+	const longest = 4095 // bytes of a path
+	if runtime.GOOS != "linux" {
+		t.Skip("paths that are too long are made as Linux bounds them")
+	}
+	dir := t.TempDir()
+	for len(dir)+251 <= longest {
+		dir = filepath.Join(dir, strings.Repeat("d", 250))
+	}
+	must.Do(t, os.MkdirAll(dir, 0o700))
+	t.Chdir(dir)
+	must.Do(t, os.Mkdir(strings.Repeat("c", 255), 0o700))
+	must.Fail(clientFolders(dir))(t, "file name too long")
 }
 
 // TestCrossSite: sites score the served classifier on their own images and send signed counts; the

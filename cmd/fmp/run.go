@@ -298,13 +298,11 @@ stands under each protocol of the run, as its settings are its author's own.`,
 	bindWide(cmd, &wide)
 	offers(cmd, "group", "local", "centralised", "one-shot", "baseline")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		// Where both are missing either one is told.
-		for flag, v := range map[string]string{"run": run, "name": o.Name} {
-			if v == "" {
-				return usageErrorf("say with --%s %s", flag,
-					map[string]string{"run": "which run directory the splits are of",
-						"name": "how the method is called in tables"}[flag])
-			}
+		if run == "" {
+			return usageErrorf("say with --run which run directory the splits are of")
+		}
+		if o.Name == "" {
+			return usageErrorf("say with --name how the method is called in tables")
 		}
 		var ok bool
 		if o.Group, ok = groupNames[group]; !ok {

@@ -445,12 +445,14 @@ func (s *server) openQueue(ctx context.Context) (err error) {
 			"client graph makes points of an embedding, which do not add up; leave --merge out")
 	}
 	m := work.Models{Graph: s.round.GraphData}
-	for path, to := range map[string]*[]byte{s.round.Predictor: &m.Predictor,
-		s.round.Open: &m.Open} {
-		if slices.Contains([]string{"", "default", "untrained", "none"}, path) {
+	for _, f := range []struct {
+		path string
+		to   *[]byte
+	}{{s.round.Predictor, &m.Predictor}, {s.round.Open, &m.Open}} {
+		if slices.Contains([]string{"", "default", "untrained", "none"}, f.path) {
 			continue
 		}
-		if *to, err = regularfile.ReadFile(path, serde.MaxFileBytes); err != nil {
+		if *f.to, err = regularfile.ReadFile(f.path, serde.MaxFileBytes); err != nil {
 			return usageError(err)
 		}
 	}

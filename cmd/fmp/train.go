@@ -140,12 +140,15 @@ func (f *metaFlags) bindOptimizer(cmd *cobra.Command, rate float64) {
 }
 
 // check refuses flags that no training can be made by. Comparisons are written so that NaN fails
-// them. Where several flags are wrong, whichever comes first in a map's order is told.
+// them. Of several flags that are wrong the first of the list is told.
 func (f *metaFlags) check(cmd *cobra.Command) error {
-	for name, n := range map[string]int{"steps": f.Steps, "batch": f.Batch, "noises": f.Samples,
-		"validate-every": f.ValidateEvery} {
-		if n < 1 {
-			return usageErrorf("--%s %d; allowed are numbers from 1", name, n)
+	for _, n := range []struct {
+		flag  string
+		value int
+	}{{"steps", f.Steps}, {"batch", f.Batch}, {"noises", f.Samples},
+		{"validate-every", f.ValidateEvery}} {
+		if n.value < 1 {
+			return usageErrorf("--%s %d; allowed are numbers from 1", n.flag, n.value)
 		}
 	}
 	if cmd.Flags().Changed("rate") && !(f.Rate > 0) {

@@ -214,6 +214,8 @@ func TestWrong(t *testing.T) {
 		{"data synth -o short --photos", "holds files"},
 		{"data synth -o void --variant letters", "digits-color"}, {"data synth -o void --train -3", "-3"},
 		{"data synth -o void --train 0", "--train 0"}, {"data synth -o void --test 0", "--test 0"},
+		{"data synth -o void --train 0 --test 0", "--train 0"}, {"score a.npy", "say with --run"},
+		{"train open --steps 0 --batch 0 --noises 0 --validate-every 0", "--steps 0"},
 		// Runs.
 		{run + "minst", "did you mean mnist?"}, {run + "cifar10 --dataset.dir void", "fmp data pull cifar10"},
 		{run + "digits --alpha 0.1", "--partition dirichlet"}, {run + "./short", "truncated"},
