@@ -173,6 +173,11 @@ func auditRun(cmd *cobra.Command, dir string, engine settings.Engine, o audit.Op
 	if err != nil {
 		return nil, usageError(err)
 	}
+	// Attacks take minutes, and so this is refused before any of them is prepared.
+	if t.runs > 0 && c.Privacy.Epsilon == 0 {
+		return nil, usageErrorf("--time %d: the run is not private, and its clients reply "+
+			"when they are done", t.runs)
+	}
 	// Data sets and corruptions of further scores cost time to prepare, and no attack reads them.
 	c.Engine, c.Scores.Other, c.Scores.Corruptions = engine, nil, false
 	// One thread an operator, as in the run: digests and features must be the same numbers.
@@ -205,6 +210,11 @@ func auditRun(cmd *cobra.Command, dir string, engine settings.Engine, o audit.Op
 		a.Extractors, err = audit.RunExtractor(ctx, p, audit.Options{Seed: c.Seed})
 		return []audited{a}, err
 	}
+	if k := p.Tools; k.Conjugate == nil && k.Open == nil && k.Embedded == nil &&
+		c.Privacy.Epsilon == 0 {
+		return nil, usageErrorf("%s: the run has neither class means, nor moments, nor a "+
+			"private round", dir)
+	}
 	var out []audited
 	for _, part := range c.Partitions() {
 		a := audited{Dataset: p.Config.Dataset.Label(), Partition: part.Name(),
@@ -223,19 +233,11 @@ func auditRun(cmd *cobra.Command, dir string, engine settings.Engine, o audit.Op
 				return nil, err
 			}
 		}
-		switch {
-		case t.runs > 0 && c.Privacy.Epsilon == 0:
-			return nil, usageErrorf("--time %d: the run is not private, and its clients reply "+
-				"when they are done", t.runs)
-		case t.runs > 0 && len(out) == 0: // of no partition
+		if t.runs > 0 && len(out) == 0 { // of no partition
 			a.ReplyMS = float64(t.after.Milliseconds())
 			if a.Time, err = audit.RunTime(ctx, p, o, t.runs, t.after); err != nil {
 				return nil, err
 			}
-		}
-		if a.Parts == nil && a.Private == nil {
-			return nil, usageErrorf("%s: the run has neither class means, nor moments, nor a "+
-				"private round", dir)
 		}
 		out = append(out, a)
 	}

@@ -47,7 +47,7 @@ func TestWrong(t *testing.T) {
 		"word.yaml": "rond: 1\n", "side.yaml": "rond: 1\n", "named.yaml": "output: gone\n", "in.yaml/a": "",
 		"past.yaml":  "round: 1\nclient_graph: client.onnx\nroster: roster.txt\ndeadline: soon\n",
 		"roster.txt": "nobody\n", "grid.yaml": "vary: 1\n",
-		"settings.yaml": "extractor:\n  model: x.onnx\n", "key.yaml": "extractr:\n  model: x.onnx\n",
+		"plain/config.yaml": "dataset: {name: nowhere}\n", "settings.yaml": "extractor:\n  model: x.onnx\n", "key.yaml": "extractr:\n  model: x.onnx\n",
 		"cut.npy": "\x93NUMPY", "photos/1/a.png": picture.String(), "photos/2/b.png": picture.String(),
 		"stray/zebra/a.png": picture.String(), "not.part": "nothing", "bad.npy": "not numpy", "bad.pb": "\xff\xff\xff",
 		"token": "a token of the test's own", "short.token": "guess", "read.token": "a token of the test's own"}
@@ -216,6 +216,7 @@ func TestWrong(t *testing.T) {
 		{"data synth -o void --train 0", "--train 0"}, {"data synth -o void --test 0", "--test 0"},
 		{"data synth -o void --train 0 --test 0", "--train 0"}, {"score a.npy", "say with --run"},
 		{"train open --steps 0 --batch 0 --noises 0 --validate-every 0", "--steps 0"},
+		{"audit plain --time 1", "the run is not private"},
 		// Runs.
 		{run + "minst", "did you mean mnist?"}, {run + "cifar10 --dataset.dir void", "fmp data pull cifar10"},
 		{run + "digits --alpha 0.1", "--partition dirichlet"}, {run + "./short", "truncated"},
