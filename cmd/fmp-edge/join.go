@@ -225,15 +225,15 @@ func (j *joining) make(ctx context.Context, source string, log io.Writer) ([]byt
 	if err := j.settle(graph, log); err != nil {
 		return nil, err
 	}
-	// compress charges the upload to these servers as it is made, so that deliver does not. It is
-	// the same value: its fields are set for this run.
-	compress := j.compress
-	compress.mostImages, compress.server, j.ledger = j.round.MaxPoints, j.servers(), nil
-	compress.takes = func(after time.Duration) error { return j.takes("join", after) }
-	if compress.mostBytes = j.round.MaxBytes; j.second != nil {
-		compress.mostBytes = min(j.round.MaxBytes, j.second.round.MaxBytes)
+	// compress charges the upload to these servers as it is made, so that deliver does not. Its
+	// fields are set for this run, through the pointer that join keeps.
+	c := j.compress
+	c.mostImages, c.server, j.ledger = j.round.MaxPoints, j.servers(), nil
+	c.takes = func(after time.Duration) error { return j.takes("join", after) }
+	if c.mostBytes = j.round.MaxBytes; j.second != nil {
+		c.mostBytes = min(j.round.MaxBytes, j.second.round.MaxBytes)
 	}
-	if err := compress.run(ctx, []string{source}, io.Discard, log); err != nil {
+	if err := c.run(ctx, []string{source}, io.Discard, log); err != nil {
 		return nil, err
 	}
 	u, data, err := readUpload(j.path)
