@@ -219,12 +219,12 @@ pixels says how many of the photograph's one decoded pixel covers (docs/edge.md)
 			}
 		}
 		bar := newProgress(cmd.ErrOrStderr())
-		defer bar.close()
 		// Progress counts photographs of each format.
 		report := func(done, total int) { bar.report("photographs", done, total) }
 		fit := imagefile.Fit{H: r.Size, W: r.Size, Ch: 3, Resize: resize}
-		if r.Photos, err = bench.Photos(cmd.Context(), fit, megapixels, r.Runs,
-			report); err != nil {
+		r.Photos, err = bench.Photos(cmd.Context(), fit, megapixels, r.Runs, report)
+		bar.close()
+		if err != nil {
 			return fmt.Errorf("bench photos: %w", err)
 		}
 		return tell(cmd, r, r.print)

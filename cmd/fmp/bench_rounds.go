@@ -89,8 +89,9 @@ func (r *drawnRounds) bind(cmd *cobra.Command, cfg *experiment.Config, reads ...
 
 // measure prepares the data of an experiment and measures rounds of it. r has the sizes of the
 // prepared experiment when do is called, and so have the rounds that do is given. The steps are:
-// alpha is checked, an engine is opened, the data set becomes features, and do measures and prints.
-// The data, the models and the engine are closed before it returns. do must not keep them.
+// alpha is checked, an engine is opened, the data set becomes features, and do measures. The data,
+// the models, the engine and the bar of progress are closed before it returns, and the caller
+// prints afterwards. do must not keep them.
 //
 // Prepared features are cached as those of a run are, so that a second benchmark begins faster.
 // cfg.Methods says which models are prepared, and the caller sets it.
@@ -176,7 +177,7 @@ func newBenchRoundCommand() *cobra.Command {
 			return usageErrorf("bench round: --bad %d and --test %d; allowed are 1 to less than "+
 				"half of the %d clients, and from 0", res.Bad, test, cfg.Federation.Clients)
 		}
-		return res.measure(cmd, cfg, func(p *experiment.Prepared,
+		if err := res.measure(cmd, cfg, func(p *experiment.Prepared,
 			of experiment.Rounds) (err error) {
 			if closedForm && p.Tools.Conjugate == nil {
 				return errNoClosedForm("bench round")
@@ -189,11 +190,11 @@ func newBenchRoundCommand() *cobra.Command {
 			} else {
 				err = res.attack(cmd.Context(), p, o)
 			}
-			if err != nil {
-				return err
-			}
-			return say(cmd, res, "%s", res.text())
-		})
+			return err
+		}); err != nil {
+			return err
+		}
+		return say(cmd, res, "%s", res.text())
 	}
 	return cmd
 }
@@ -427,19 +428,20 @@ func newBenchDomainsCommand() *cobra.Command {
 		from := domains.Families[at]
 		cfg.Methods, cfg.Scores.Domains, cfg.Scores.Images = []string{"FMP"}, from.Domains(),
 			domains.Images
-		return res.measure(cmd, cfg, func(p *experiment.Prepared,
+		if err := res.measure(cmd, cfg, func(p *experiment.Prepared,
 			of experiment.Rounds) (err error) {
 			if closedForm && p.Tools.Conjugate == nil {
 				return errNoClosedForm("bench domains")
 			}
 			res.Family, res.Kinds, res.Severities, res.Clients = family, from.Kinds,
 				from.Severities, from.Clients
-			if res.Rows, err = domains.Run(cmd.Context(), p, domains.Options{Rounds: of,
-				Family: from, Named: !closedForm, Rivals: domains.Rivals}); err != nil {
-				return err
-			}
-			return tell(cmd, res, res.print)
-		})
+			res.Rows, err = domains.Run(cmd.Context(), p, domains.Options{Rounds: of,
+				Family: from, Named: !closedForm, Rivals: domains.Rivals})
+			return err
+		}); err != nil {
+			return err
+		}
+		return tell(cmd, res, res.print)
 	}
 	return cmd
 }
@@ -519,7 +521,7 @@ survive none; they are scored on new images of the honest clients.`,
 				"calibration points", cfg.Federation.Points, least, calibrate[1])
 		}
 		cfg.Methods = []string{"FMP"}
-		return res.measure(cmd, cfg, func(p *experiment.Prepared,
+		if err := res.measure(cmd, cfg, func(p *experiment.Prepared,
 			of experiment.Rounds) (err error) {
 			o := coverage.Options{Rounds: of, Calibrate: calibrate, Level: res.Level}
 			if falsePoints {
@@ -528,11 +530,11 @@ survive none; they are scored on new images of the honest clients.`,
 			} else {
 				res.Rows, err = coverage.Run(cmd.Context(), p, o)
 			}
-			if err != nil {
-				return err
-			}
-			return tell(cmd, res, res.print)
-		})
+			return err
+		}); err != nil {
+			return err
+		}
+		return tell(cmd, res, res.print)
 	}
 	return cmd
 }
@@ -630,14 +632,15 @@ temperature. Spread is the standard deviation over paths, and of the method's ow
 				o.Batches, o.Batch, o.L2)
 		}
 		cfg.Methods = []string{"FMP-ISAB"}
-		return res.measure(cmd, cfg, func(p *experiment.Prepared,
+		if err := res.measure(cmd, cfg, func(p *experiment.Prepared,
 			of experiment.Rounds) (err error) {
 			res.Paths, o.Rounds = o.Paths, of
-			if res.Rows, err = martingale.Run(cmd.Context(), p, o); err != nil {
-				return err
-			}
-			return tell(cmd, res, res.print)
-		})
+			res.Rows, err = martingale.Run(cmd.Context(), p, o)
+			return err
+		}); err != nil {
+			return err
+		}
+		return tell(cmd, res, res.print)
 	}
 	return cmd
 }

@@ -372,8 +372,8 @@ func (o *fuseRun) corpusClient(cmd *cobra.Command, eng engine.Engine) (*onnx.Mod
 	if err == nil && images == nil {
 		o.acts = append(o.acts, "dataset.")
 		bar := newProgress(cmd.ErrOrStderr())
-		defer bar.close()
 		images, err = corpus.Read(cmd.Context(), from, eng, bar.report, nil)
+		bar.close()
 	}
 	if err != nil {
 		return nil, none, usageError(err)

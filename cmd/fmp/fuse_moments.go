@@ -233,6 +233,7 @@ func learnKappa(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings,
 	if err != nil {
 		return discriminant.Kappa{}, usageError(err)
 	}
+	bar.close() // before the notes; the report of kappa opens it anew
 	remark(cmd, images.Set.Notes)
 	f := images.Features
 	var mean, std []float32

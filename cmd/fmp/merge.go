@@ -173,8 +173,8 @@ func (o *mergeRun) run(cmd *cobra.Command, args []string, options pool.Options) 
 		}
 	}
 	o.bar = newLateProgress(cmd.ErrOrStderr())
-	defer o.bar.close()
 	p, bad, err := o.merge(cmd.Context(), args, o.without, options)
+	o.bar.close()
 	if err != nil {
 		return usageError(err)
 	}

@@ -341,9 +341,9 @@ func loadForTraining(cmd *cobra.Command, o dataset.Options,
 		return nil, err
 	}
 	p := newProgress(cmd.ErrOrStderr())
-	defer p.close()
 	o.Progress = func(done, total int) { p.report("reading "+o.Name, done, total) }
 	ds, err := dataset.Load(cmd.Context(), o)
+	p.close()
 	if err != nil {
 		return nil, usageError(err)
 	}
