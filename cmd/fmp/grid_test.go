@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"fmp/onnx/atomicfile"
 	"fmp/onnx/must"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/lab/experiment"
@@ -314,10 +315,13 @@ func TestGridWorkers(t *testing.T) {
 	refused(t, exitUsage, "--nats-listen", "grid", file, "--workers")
 }
 
-// TestGridNameOnce: commands that begin at once in a new folder have one name.
+// TestGridNameOnce: commands that begin at once in a new folder have one name, also while a queue
+// has the lock of the folder.
 func TestGridNameOnce(t *testing.T) {
 	for range 5 {
 		dir := filepath.Join(t.TempDir(), queueFolder)
+		must.Do(t, os.Mkdir(dir, 0o700))
+		queue, _ := must.Get2(atomicfile.Lock(dir))(t)
 		names, start := make([]string, 8), make(chan bool)
 		var g errgroup.Group
 		for i := range names {
@@ -329,6 +333,7 @@ func TestGridNameOnce(t *testing.T) {
 		}
 		close(start)
 		must.Do(t, g.Wait())
+		must.Do(t, queue.Close())
 		if len(names[0]) < 26 || len(slices.Compact(slices.Clone(names))) != 1 {
 			t.Errorf("one grid has the names %q", names)
 		}
