@@ -125,8 +125,12 @@ func TestHostileModels(t *testing.T) {
 					t.Errorf("%.300s: %d bytes", name, used)
 				}
 			}()
-			if err := Supports(m); err == nil {
-				_, _ = Build(m, Options{WRT: modeltest.Floats(m)})
+			err := Supports(m)
+			if err == nil {
+				_, err = Build(m, Options{WRT: modeltest.Floats(m)})
+			}
+			if err != nil && strings.Contains(err.Error(), "the rule failed") {
+				t.Errorf("%.300s: %v", name, err)
 			}
 			if s, err := eng.Load(m); err == nil {
 				s.Close()
@@ -190,6 +194,38 @@ func TestSizesAndAxesAreChecked(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFalseRanks: a file that states a lower rank for a broadcast value than an operand has is not
+// believed, of a value within and of an output.
+func TestFalseRanks(t *testing.T) {
+	node := modeltest.Node
+	for _, c := range []struct {
+		name, output, stated string
+		nodes                []*onnx.Node
+	}{
+		{"product", "y:float32", "c:float32[3]", []*onnx.Node{node("Mul", "a b", "c"), node("Abs", "c", "y")}},
+		{"output", "y:float32[3]", "", []*onnx.Node{node("Mul", "a b", "y")}},
+		{"choice", "y:float32[]", "", []*onnx.Node{node("Where", "on b a", "y")}},
+		{"expanded", "y:float32[3]", "", []*onnx.Node{node("Expand", "b s", "y")}},
+		{"slope", "y:float32[3]", "", []*onnx.Node{node("PRelu", "a b", "y")}},
+		{"a higher rank", "y:float32[1,2,3]", "", []*onnx.Node{node("Mul", "a b", "y")}},
+	} {
+		m := onnx.NewModel(modeltest.Graph("x:float32[6] s:int64[k] b:float32[2,3] on:bool[]", c.output, nil,
+			append([]*onnx.Node{node("Reshape", "x s", "a")}, c.nodes...)...))
+		if c.stated != "" {
+			m.Graph.Values = modeltest.Values(c.stated)
+		}
+		if _, err := Build(m, Options{WRT: []string{"b"}}); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+// TestRuleFails: a rule that panics is an error.
+func TestRuleFails(t *testing.T) {
+	_, err := (&call{}).apply(func(c *call) []string { return c.cot[:1] })
+	must.Fail(err)(t, "the rule failed: runtime error", "")
 }
 
 // TestCumProdOfNothing: a gradient without elements has the shape of its value; the ONNX Runtime

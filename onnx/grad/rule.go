@@ -2,6 +2,7 @@ package grad
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"fmp/onnx"
@@ -14,10 +15,15 @@ import (
 // on).
 type rule func(c *call) []string
 
-// apply runs a rule.
+// apply runs a rule. A panic of another kind than package try's is an error too: a model that states
+// false shapes must not end the user's program.
 func (c *call) apply(r rule) (cotangents []string, err error) {
-	defer try.Catch(&err)
+	defer try.Catch(&err, failed)
 	return r(c), nil
+}
+
+func failed(panicked any) error {
+	return fmt.Errorf("the rule failed: %v; differentiate for values after the node", panicked)
 }
 
 // call holds the arguments of a rule: the node, the cotangents of its outputs ("" where none

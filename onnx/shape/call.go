@@ -278,12 +278,14 @@ func sameType(fs ...*fact) (onnx.DType, error) {
 // right, as numpy's; a nil one makes the result nil, without an error. Two different symbols on an
 // axis give a new unknown size, since either may be 1.
 func (c *call) broadcast(shapes ...[]expr) ([]expr, error) {
-	rank := 0
+	rank, open := 0, false
 	for _, s := range shapes {
-		if s == nil {
-			return nil, nil
-		}
+		open = open || s == nil
 		rank = max(rank, len(s))
+	}
+	if open {
+		c.out[0].least = rank
+		return nil, nil
 	}
 	out := make([]expr, rank)
 	for i := range out {

@@ -39,6 +39,9 @@ func Infer(m *onnx.Model) error {
 	for i, o := range g.Outputs {
 		outs[o.Name] = true
 		v := inf.info(o.Name)
+		if f := inf.lookup(o.Name); f != nil && len(o.Shape) < f.least {
+			o.Shape = nil
+		}
 		g.Outputs[i] = settle(v, o)
 	}
 	var values []onnx.ValueInfo
@@ -178,6 +181,7 @@ type fact struct {
 	data   []expr
 	tensor *onnx.Tensor // the value itself where it is a constant at hand
 	fixed  bool         // it is the same in every run, whether or not it is at hand
+	least  int          // the rank is no lower, where it is unknown
 }
 
 func (f *fact) ranked() bool { return f != nil && f.shape != nil }
@@ -443,7 +447,7 @@ func (inf *inference) learn(name string, f *fact, hints map[string]onnx.ValueInf
 		if f.dtype == onnx.Undefined {
 			f.dtype = h.DType
 		}
-		if f.shape == nil {
+		if f.shape == nil && len(h.Shape) >= f.least {
 			f.shape = inf.declared(h).shape
 		}
 	}

@@ -543,12 +543,7 @@ func inferUnsqueeze(c *call) {
 // than the input's keeps the input's leading axes.
 func inferExpand(c *call) {
 	x := c.in[0]
-	c.set(0, x.dtype, nil)
-	shape := c.given(c.in[1])
-	if shape == nil || !x.ranked() {
-		return
-	}
-	out := try.Get(c.broadcast(x.shape, shape))
+	out := try.Get(c.broadcast(x.shape, c.given(c.in[1])))
 	c.set(0, x.dtype, out)
 	if len(x.data) == 1 && len(out) == 1 {
 		if n, ok := out[0].value(); ok && n <= maxFollowed {
