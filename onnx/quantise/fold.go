@@ -3,9 +3,11 @@ package quantise
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"fmp/onnx"
 	"fmp/onnx/op"
+	"fmp/onnx/pass"
 )
 
 // readers counts the uses of each value, in graphs within nodes too; an output of a graph is one.
@@ -87,6 +89,32 @@ func foldInto(m *onnx.Model, conv, norm *onnx.Node) bool {
 		names.add(conv.Outputs[0] + "/bias")}
 	g.Initializers[conv.Inputs[1]], g.Initializers[conv.Inputs[2]] = folded, onnx.Vector(bias...)
 	return true
+}
+
+// foldFactors takes alpha and beta of Gemm, α A B + β C, into constant B and C: the ONNX Runtime's
+// product in bytes would multiply a bias in int32 by alpha.
+func foldFactors(g *onnx.Graph) {
+	names := newNames(g)
+	for _, n := range g.Nodes {
+		if n.Domain != "" || n.Op != "Gemm" {
+			continue
+		}
+		for i, factor := range []string{1: "alpha", 2: "beta"} {
+			a, ok := n.Attr(factor)
+			t := constant(g, n.Input(i))
+			if !ok || t == nil || t.DType != onnx.Float32 {
+				continue
+			}
+			scaled := t.Clone()
+			for k := range scaled.F32() {
+				scaled.F32()[k] *= a.Float
+			}
+			n.Inputs[i] = names.add(n.Inputs[i] + "/" + factor)
+			g.Initializers[n.Inputs[i]] = scaled
+			n.Attrs = slices.DeleteFunc(n.Attrs, func(a onnx.Attr) bool { return a.Name == factor })
+		}
+	}
+	pass.RemoveUnused(g)
 }
 
 // names gives values names that no other has.

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"fmp/onnx"
@@ -347,6 +348,59 @@ func TestWithin(t *testing.T) {
 	q, report := must.Get2(Static(t.Context(), m, inGo(t, true), []Batch{batch}, Options{}))(t)
 	if d := far(run(t, inGo(t, true), q, batch), run(t, inGo(t, true), m, batch)); report.Layers != 2 || d > .3 {
 		t.Errorf("scores are %v off, and the report is %+v", d, report)
+	}
+}
+
+// TestFactors: a Gemm's factors are in its weights and bias, so that both engines have the scores of
+// the model.
+func TestFactors(t *testing.T) {
+	for _, c := range []struct {
+		alpha, beta float32
+		transB      int
+		bias        []int // nil for none
+	}{{1, 1, 0, []int{6}}, {.5, 1, 0, []int{6}}, {.5, 1, 1, []int{6}}, {-2, 1, 0, []int{6}}, {1, 2, 0, []int{6}},
+		{.5, .25, 1, []int{6}}, {.5, 1, 0, []int{1, 6}}, {.5, 2, 0, []int{1}}, {3, 1, 0, nil}} {
+		r := rand.New(rand.NewPCG(3, 4))
+		b := build.New("factors")
+		w := []int{32, 6}
+		if c.transB == 1 {
+			slices.Reverse(w)
+		}
+		in := []build.Ref{b.Input("x", onnx.Float32, "n", 32), b.Param("w", drawn(r, .3, w...))}
+		if c.bias != nil {
+			in = append(in, b.Param("b", drawn(r, 8, c.bias...)))
+		}
+		b.Output("scores", b.Op("Tanh", []build.Ref{b.Mul(b.F32(.05), b.Op("Gemm", in, onnx.FloatAttr("alpha", c.alpha),
+			onnx.FloatAttr("beta", c.beta), onnx.IntAttr("transB", c.transB)))}))
+		m := must.Get(b.Model())(t)
+		batch := Batch{"x": drawn(r, 1, 64, 32)}
+		q, report := must.Get2(Static(t.Context(), m, inGo(t, true), []Batch{batch}, Defaults()))(t)
+		want := run(t, inGo(t, true), m, batch)
+		for _, e := range []engine.Engine{inGo(t, false), orttest.New(t)} {
+			if d := far(run(t, e, q, batch), want); report.Layers != 1 || len(report.Float) != 0 || d > .02 {
+				t.Errorf("%+v: on %s the scores are %v off; the report is %+v", c, e.Name(), d, report)
+			}
+		}
+	}
+}
+
+// TestRectifiers: a Clip from 0 whose upper bound is no constant stays, since bytes end at one number for
+// all images.
+func TestRectifiers(t *testing.T) {
+	for _, c := range []struct {
+		bound string // of the Clip, an input of the graph or an initializer
+		left  int
+	}{{"", 0}, {"six", 0}, {"most", 1}} {
+		r := rand.New(rand.NewPCG(3, 4))
+		m := onnx.NewModel(modeltest.Graph("x:float32[n,8] most:float32[]", "scores:float32[n,4]", map[string]*onnx.Tensor{
+			"w": drawn(r, 1, 8, 8), "v": drawn(r, 1, 8, 4), "zero": onnx.Scalar[float32](0), "six": onnx.Scalar[float32](6)},
+			modeltest.Node("MatMul", "x w", "a"), modeltest.Node("Clip", strings.TrimSpace("a zero "+c.bound), "d"),
+			modeltest.Node("MatMul", "d v", "scores")))
+		batch := Batch{"x": drawn(r, 1, 64, 8), "most": onnx.Scalar[float32](3)}
+		q, _ := must.Get2(Static(t.Context(), m, inGo(t, true), []Batch{batch}, Options{}))(t)
+		if n := count(q, "Clip"); n != c.left {
+			t.Errorf("bound %q: %d Clips are left; want %d", c.bound, n, c.left)
+		}
 	}
 }
 

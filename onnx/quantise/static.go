@@ -177,6 +177,7 @@ func (s *static) see(c *onnx.Model) {
 // prepare readies a model, and finds its layers.
 func (s *static) prepare(m *onnx.Model) {
 	c, folded := try.Get2(ready(m, 13))
+	foldFactors(c.Graph)
 	s.see(c)
 	s.report.Folded = folded
 	for i, n := range c.Graph.Nodes {

@@ -131,8 +131,8 @@ func (w *writer) last(n *onnx.Node) string {
 	return n.Outputs[0]
 }
 
-// rectifier returns a Relu, or a Clip from 0, that alone reads a product or sum. Graphs within nodes
-// read no bytes, and so a node rectifies the values that they take.
+// rectifier returns a Relu, or a Clip from 0 to a constant, that alone reads a product or sum. Graphs
+// within nodes read no bytes, and so a node rectifies the values that they take.
 func (w *writer) rectifier(n *onnx.Node) *onnx.Node {
 	if w.weights(n) == nil && n.Op != "Add" || w.uses[n.Outputs[0]] != 1 {
 		return nil
@@ -142,7 +142,8 @@ func (w *writer) rectifier(n *onnx.Node) *onnx.Node {
 			continue
 		}
 		low := constant(w.g, r.Input(1))
-		if r.Op == "Relu" || r.Op == "Clip" && low != nil && low.Len() == 1 && low.At(0) == 0 {
+		fixed := r.Input(2) == "" || constant(w.g, r.Input(2)) != nil // for the range to stand in for it
+		if r.Op == "Relu" || r.Op == "Clip" && fixed && low != nil && low.Len() == 1 && low.At(0) == 0 {
 			return r
 		}
 	}
