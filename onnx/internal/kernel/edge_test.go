@@ -80,3 +80,49 @@ func TestSpecialNumbers(t *testing.T) {
 		}
 	}
 }
+
+// TestOneHotOfFloats: indices and depth of floats are cut to whole numbers before an index is counted
+// from the end.
+func TestOneHotOfFloats(t *testing.T) {
+	for _, c := range []struct {
+		indices []float32
+		depth   float32
+		want    []int // where each row is on; -1 for nowhere
+	}{
+		{[]float32{0, 3, 2.9}, 3.7, []int{0, -1, 2}},
+		{[]float32{-.5, -.9, -5.5, 1.9, -6, 5, float32(math.NaN())}, 5, []int{0, 0, 0, 1, -1, -1, -1}},
+	} {
+		out := evaluated(t, 1, &onnx.Node{Op: "OneHot"}, nil, onnx.Vector(c.indices...), onnx.Scalar(c.depth),
+			onnx.Vector[float32](2, 7))
+		for i, want := range c.want {
+			row := out.F32()[i*int(c.depth) : (i+1)*int(c.depth)]
+			for k, v := range row {
+				if (v == 7) != (k == want) {
+					t.Errorf("index %v of depth %v: %v; want it on at %d", c.indices[i], c.depth, row, want)
+				}
+			}
+		}
+	}
+}
+
+// TestPoolsBeyondTheirPlane: a window that is mostly padding has the elements of its plane, and takes the
+// time of these.
+func TestPoolsBeyondTheirPlane(t *testing.T) {
+	x := onnx.NewTensor([]float32{1, -2, 4, 3, 0, -5}, 1, 1, 2, 3)
+	for _, c := range []struct {
+		op   string
+		want float64
+	}{{"MaxPool", 4}, {"AveragePool", 1. / 6}, {"LpPool", math.Sqrt(55)}} {
+		for _, wide := range []*onnx.Tensor{x, converted(x, onnx.Float64)} {
+			for _, size := range [][]int{{8, 8}, {4096, 4096}, {1 << 20, 16}, {16, 1 << 20}} {
+				out := evaluated(t, 1, &onnx.Node{Op: c.op, Attrs: []onnx.Attr{onnx.IntsAttr("kernel_shape", size...),
+					onnx.StrAttr("auto_pad", "SAME_UPPER")}}, nil, wide)
+				for i := range out.Len() {
+					if v := out.At(i); math.Abs(v-c.want) > 1e-6 {
+						t.Errorf("%s of %v: element %d is %v, want %v", c.op, size, i, v, c.want)
+					}
+				}
+			}
+		}
+	}
+}

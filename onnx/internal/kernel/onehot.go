@@ -2,12 +2,14 @@ package kernel
 
 import (
 	"fmt"
+	"math"
 
 	"fmp/onnx/internal/try"
 )
 
 // OneHot: axis = -1; out = [indices_{<axis}, depth, indices_{>=axis}], values[1] where the index
-// points and values[0] elsewhere; an index outside -depth .. depth-1 points nowhere.
+// points and values[0] elsewhere; an index outside -depth .. depth-1 points nowhere. Indices and
+// depth of floats are cut to whole numbers.
 func init() {
 	register(Def{Op: "OneHot", Since: 9, New: newOneHot})
 }
@@ -24,8 +26,7 @@ func newOneHot(s *Spec) (Kernel, error) {
 				"depth of shape %v and values of shape %v where one and two elements are expected",
 				c.In[1].Shape, c.In[2].Shape)
 		}
-		d := c.In[1].At(0)
-		// So written, NaN is refused too.
+		d := math.Trunc(c.In[1].At(0))
 		if !(d >= 1 && d <= 1<<30) {
 			return fmt.Errorf("depth %v is out of range", d)
 		}
@@ -35,7 +36,7 @@ func newOneHot(s *Spec) (Kernel, error) {
 		fill(out.Data, 0, out.Len(), c.In[2].Data, 0)
 		inner, move := product(in[ax:]), movesOf(out.Data)
 		for i, n := 0, c.In[0].Len(); i < n; i++ {
-			f := c.In[0].At(i)
+			f := math.Trunc(c.In[0].At(i))
 			if f < 0 {
 				f += d
 			}

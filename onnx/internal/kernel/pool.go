@@ -58,23 +58,15 @@ func poolShape(win window, x []int) (window, []int, error) {
 const maxWindow = 1 << 24
 
 // visit calls f with the offset, in its plane, of each input position under the window at output
-// position p. q is the number of the window's elements, which are visited in row-major order. tap
-// is memory for one position, and base is p's coordinates.
-func visit(w window, in, base, tap []int, q int, f func(off int)) {
-	for t := 0; t < q; t++ {
-		unravel(tap, t, w.size)
-		off, inside := 0, true
-		for k := range in {
-			y := base[k]*w.stride[k] - w.begin[k] + tap[k]*w.dilation[k]
-			if y < 0 || y >= in[k] {
-				inside = false
-				break
-			}
-			off = off*in[k] + y
-		}
-		if inside {
-			f(off)
-		}
+// position p, from axis k on; off is the offset of the axes before it. Taps in the padding take no time.
+func visit(w *window, in, p []int, k, off int, f func(off int)) {
+	if k == len(in) {
+		f(off)
+		return
+	}
+	start, lo, hi := w.taps(k, p[k], in[k])
+	for t := lo; t < hi; t++ {
+		visit(w, in, p, k+1, off*in[k]+start+t*w.dilation[k], f)
 	}
 }
 
@@ -104,14 +96,14 @@ func maxPool[T number](win window, column bool) Kernel {
 		}
 		var failed error
 		c.Parallel(xs[0]*xs[1], work(pos, q), func(lo, hi int) {
-			base, tap, at := make([]int, len(in)), make([]int, len(in)), make([]int, len(in))
+			base, at := make([]int, len(in)), make([]int, len(in))
 			for pl := lo; pl < hi; pl++ {
 				plane := x[pl*size : (pl+1)*size]
 				for p := 0; p < pos; p++ {
 					unravel(base, p, sp)
 					best := -1
 					var v T
-					visit(w, in, base, tap, q, func(off int) {
+					visit(&w, in, base, 0, 0, func(off int) {
 						if best < 0 || plane[off] > v || plane[off] != plane[off] {
 							best, v = off, plane[off]
 						}
@@ -147,9 +139,7 @@ const manyTaps = 64
 func seesPlane(w window, in, out []int) bool {
 	for k := range in {
 		for p := range out[k] {
-			first := p*w.stride[k] - w.begin[k]
-			skip := max(0, (-first+w.dilation[k]-1)/w.dilation[k])
-			if skip >= w.size[k] || first+skip*w.dilation[k] >= in[k] {
+			if _, lo, hi := w.taps(k, p, in[k]); lo >= hi {
 				return false
 			}
 		}
@@ -190,17 +180,13 @@ func meanOfRuns(c *Call, o, x []float32, xs, sp []int, w window) {
 
 // sumUnder is the sum of the elements under a window on two axes, and how many they are.
 func sumUnder[T floating](plane []T, in, base []int, w window) (sum float64, n int) {
-	y := base[0]*w.stride[0] - w.begin[0]
-	for i := 0; i < w.size[0]; i, y = i+1, y+w.dilation[0] {
-		if y < 0 || y >= in[0] {
-			continue
-		}
-		z := base[1]*w.stride[1] - w.begin[1]
-		for j := 0; j < w.size[1]; j, z = j+1, z+w.dilation[1] {
-			if z >= 0 && z < in[1] {
-				sum += float64(plane[y*in[1]+z])
-				n++
-			}
+	y, first, last := w.taps(0, base[0], in[0])
+	z, left, right := w.taps(1, base[1], in[1])
+	for i := first; i < last; i++ {
+		row := plane[(y+i*w.dilation[0])*in[1]:]
+		for j := left; j < right; j++ {
+			sum += float64(row[z+j*w.dilation[1]])
+			n++
 		}
 	}
 	return sum, n
@@ -266,7 +252,7 @@ func poolSum[T floating](win window, end func(float64, int, int) float64,
 			return nil
 		}
 		c.Parallel(xs[0]*xs[1], work(pos, q, 2), func(lo, hi int) {
-			base, tap := make([]int, len(in)), make([]int, len(in))
+			base := make([]int, len(in))
 			for pl := lo; pl < hi; pl++ {
 				plane := x[pl*size : (pl+1)*size]
 				for p := 0; p < pos; p++ {
@@ -275,7 +261,7 @@ func poolSum[T floating](win window, end func(float64, int, int) float64,
 					if len(in) == 2 && term == nil {
 						sum, n = sumUnder(plane, in, base, w)
 					} else {
-						visit(w, in, base, tap, q, func(off int) {
+						visit(&w, in, base, 0, 0, func(off int) {
 							v := float64(plane[off])
 							if term != nil {
 								v = term(v)

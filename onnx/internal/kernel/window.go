@@ -134,3 +134,11 @@ func (w window) fit(in []int) (window, []int, error) {
 	}
 	return w, out, nil
 }
+
+// taps are where the window at output position p starts along axis k, of n elements, the first of its
+// taps that lies on the axis, and the one behind the last.
+func (w *window) taps(k, p, n int) (start, first, end int) {
+	start = p*w.stride[k] - w.begin[k]
+	d := w.dilation[k]
+	return start, max(0, (d-1-start)/d), min(w.size[k], (n-start+d-1)/d)
+}
