@@ -499,8 +499,9 @@ func newONNXHalfCommand() *cobra.Command {
 float32 that runtimes work out once, when they load it. Weights are rounded to 11 significant bits;
 nothing else changes. Weights that half precision does not hold stay as they are: with values beyond
 65504, or so small, below .00006, that more bits would be lost, in the whole tensor or in more than
-a sixteenth of its rows along the first axis. A manifest of ours is kept, its command line
-completed, and a side-car file of MODEL is written again as OUT.yaml.`,
+a sixteenth of its rows along the first axis. So do those of functions, branches and loops. A
+manifest of ours is kept, its command line completed, and a side-car file of MODEL is written again
+as OUT.yaml.`,
 		Example: `  fmp onnx half extractor.onnx -o small.onnx`,
 		Args:    exactArgs("MODEL"),
 		RunE: func(cmd *cobra.Command, args []string) error {

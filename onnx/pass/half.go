@@ -2,9 +2,11 @@ package pass
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/op"
 	"fmp/onnx/shape"
 )
 
@@ -111,7 +113,7 @@ func (w *widening) attr(a *onnx.Attr, op string) {
 // halfSuffix marks the names of initializers that [StoreHalf] made.
 const halfSuffix = "/half"
 
-// StoreHalf stores every Float32 initializer of the main graph that has at least least elements as
+// StoreHalf stores every Float32 initializer and Constant of the main graph that has at least least elements as
 // Float16, followed by a Cast back to Float32: half the bytes on disk for weights rounded to 11
 // significant bits, computed with in float32 as before. Runtimes work the casts out once, when they
 // load the model. Graph outputs stay as they are. So do tensors that half precision does not hold:
@@ -125,7 +127,13 @@ func StoreHalf(m *onnx.Model, least int) (stored, beyond int) {
 	taken := map[string]bool{}
 	g.AddNames(taken)
 	var names []string
-	for name, t := range g.Initializers {
+	weights, made := maps.Clone(g.Initializers), g.Makers()
+	for _, n := range g.Nodes {
+		if t := op.Constant(n); n.Domain == "" && n.Op == "Constant" && t != nil {
+			weights[n.Outputs[0]] = t
+		}
+	}
+	for name, t := range weights {
 		if t.DType == onnx.Float32 && t.Len() >= max(1, least) &&
 			!taken[name+halfSuffix] && !isGraphOutput(g, name) &&
 			!slices.ContainsFunc(g.Optional, func(v onnx.ValueInfo) bool { return v.Name == name }) {
@@ -134,14 +142,16 @@ func StoreHalf(m *onnx.Model, least int) (stored, beyond int) {
 	}
 	slices.Sort(names)
 	var casts []*onnx.Node
+	gone := map[*onnx.Node]bool{}
 	for _, name := range names {
-		t := g.Initializers[name]
+		t := weights[name]
 		bits := halved(t)
 		if bits == nil {
 			beyond++
 			continue
 		}
 		delete(g.Initializers, name)
+		gone[made[name]] = true
 		g.Initializers[name+halfSuffix] = &onnx.Tensor{DType: onnx.Float16,
 			Shape: slices.Clone(t.Shape), Data: bits}
 		casts = append(casts, &onnx.Node{
@@ -150,7 +160,13 @@ func StoreHalf(m *onnx.Model, least int) (stored, beyond int) {
 			Attrs:   []onnx.Attr{onnx.IntAttr("to", int(onnx.Float32))},
 		})
 	}
-	g.Nodes = append(casts, g.Nodes...)
+	nodes := casts
+	for _, n := range g.Nodes {
+		if !gone[n] {
+			nodes = append(nodes, n)
+		}
+	}
+	g.Nodes = nodes
 	return len(casts), beyond
 }
 

@@ -118,13 +118,22 @@ func TestStoreHalfRefuses(t *testing.T) {
 	} {
 		side := int(math.Sqrt(float64(len(c.weight))))
 		values := fmt.Sprintf(":float32[n,%d]", side)
-		m := onnx.NewModel(modeltest.Graph("x"+values, "y"+values,
-			map[string]*onnx.Tensor{"w": onnx.NewTensor(c.weight, side, side)},
-			modeltest.Node("MatMul", "x w", c.value), modeltest.Node("Relu", c.value, "y")))
-		if stored, beyond := StoreHalf(m, 1); stored != c.stored || beyond != c.beyond {
-			t.Errorf("%s: %d stored and %d beyond, want %d and %d", c.name, stored, beyond, c.stored, c.beyond)
+		w := onnx.NewTensor(c.weight, side, side)
+		nodes := []*onnx.Node{modeltest.Node("MatMul", "x w", c.value), modeltest.Node("Relu", c.value, "y")}
+		stated := modeltest.Node("Constant", "", "w", onnx.TensorAttr("value", w))
+		for _, m := range []*onnx.Model{
+			onnx.NewModel(modeltest.Graph("x"+values, "y"+values, map[string]*onnx.Tensor{"w": w}, nodes...)),
+			onnx.NewModel(modeltest.Graph("x"+values, "y"+values, nil, append([]*onnx.Node{stated}, nodes...)...)),
+		} {
+			before := len(m.Graph.Nodes) - len(nodes)
+			if stored, beyond := StoreHalf(m, 1); stored != c.stored || beyond != c.beyond {
+				t.Errorf("%s: %d stored and %d beyond, want %d and %d", c.name, stored, beyond, c.stored, c.beyond)
+			}
+			must.Do(t, check.Model(m))
+			if RestoreHalf(m); len(m.Graph.Nodes) != len(nodes)+before*(1-c.stored) {
+				t.Errorf("%s: %d nodes are left", c.name, len(m.Graph.Nodes))
+			}
 		}
-		must.Do(t, check.Model(m))
 	}
 }
 
