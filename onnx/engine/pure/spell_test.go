@@ -41,6 +41,8 @@ func TestSpelling(t *testing.T) {
 			[]onnx.Attr{onnx.IntAttr("transA", 1), onnx.IntAttr("transB", 1),
 				onnx.FloatAttr("alpha", .5)}, nil},
 		{"com.microsoft.FusedMatMul", []*onnx.Tensor{r.f(2, 3, 4), r.f(2, 4, 5)}, nil, nil},
+		{"com.microsoft.FusedMatMul", []*onnx.Tensor{r.f(4), r.f(5, 4)},
+			[]onnx.Attr{onnx.IntAttr("transA", 1), onnx.IntAttr("transB", 1)}, nil},
 		{"com.microsoft.SkipLayerNormalization",
 			[]*onnx.Tensor{r.f(2, 3, 4), r.f(2, 3, 4), r.f(4), r.f(4), r.f(4)}, nil,
 			[]string{"y", "", "", "sum"}},
@@ -171,6 +173,20 @@ func TestSpelling(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestHeadsOfOtherRanks: the error names the input whose rank is not taken.
+func TestHeadsOfOtherRanks(t *testing.T) {
+	own := must.Get(pure.New(engine.Options{Threads: 1}))(t)
+	for _, c := range []struct{ reads, want string }{
+		{"q k k", "input 1 of rank 4 is not supported"}, {"q", "in one tensor are not supported"},
+	} {
+		n := modeltest.Node("MultiHeadAttention", c.reads, "y", onnx.IntAttr("num_heads", 2))
+		n.Domain = "com.microsoft"
+		m := onnx.NewModel(modeltest.Graph("q:float32[1,3,8] k:float32[1,2,3,4]", "y:float32", nil, n))
+		m.Opsets["com.microsoft"] = 1
+		must.Fail(own.Load(m))(t, c.want, c.reads)
 	}
 }
 

@@ -67,10 +67,13 @@ func spellFusedConv(s *speller) []string {
 func spellMultiHead(s *speller) []string {
 	s.without("past_key", 6)
 	qkv := []string{s.node.Input(0), s.node.Input(1), s.node.Input(2)}
-	if slices.Contains(qkv, "") || slices.ContainsFunc(qkv, func(v string) bool {
-		return len(s.Shape(v)) != 0 && len(s.Shape(v)) != 3
-	}) {
+	if slices.Contains(qkv, "") {
 		try.Fail("queries, keys and values in one tensor are not supported")
+	}
+	for i, v := range qkv {
+		if r := len(s.Shape(v)); r != 0 && r != 3 {
+			try.Fail("input %d of rank %d is not supported; give queries, keys and values of rank 3", i, r)
+		}
 	}
 	if bias := s.node.Input(3); bias != "" {
 		sizes := make([]string, 3) // widths of the three, [1]

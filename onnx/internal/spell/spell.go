@@ -369,8 +369,7 @@ func spellGelu(s *speller) []string {
 	return []string{s.mul(s.mul(x, s.num(.5)), s.add(inner, s.num(1)))}
 }
 
-// spellFusedMatMul: α A' B'. The rank is needed, since Transpose without perm would reverse a
-// stack's axes as well.
+// spellFusedMatMul: α A' B'; a vector is not turned.
 func spellFusedMatMul(s *speller) []string {
 	if s.attrs.Bool("transBatchA") || s.attrs.Bool("transBatchB") {
 		try.Fail("transBatchA and transBatchB are not supported")
@@ -381,7 +380,10 @@ func spellFusedMatMul(s *speller) []string {
 			continue
 		}
 		rank := len(s.Shape(in[i]))
-		if rank < 2 {
+		if rank == 1 {
+			continue
+		}
+		if rank == 0 {
 			try.Fail("%s is set and the rank of input %d is not known", name, i)
 		}
 		perm := make([]int, rank)
