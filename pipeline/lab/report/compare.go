@@ -93,10 +93,6 @@ func CompareRuns(dirs []string, keep func([]experiment.Record) []experiment.Reco
 		}
 		all = append(all, ps...)
 	}
-	// Differences of one table follow each other, the homogeneous clients' first.
-	slices.SortStableFunc(all, func(a, b paired) int {
-		return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(b.Partition, a.Partition))
-	})
 	return differences(all, same, corrected)
 }
 
@@ -174,12 +170,19 @@ func pair(a, b []experiment.Record, match func(a, b string) bool) ([]paired, err
 
 // differences computes paired differences with their intervals: at [Level], or corrected for the
 // number m of differences of the same partition and protocol, at 1 - (1 - Level)/m. Those of
-// repeats with the same images have none.
+// repeats with the same images have none. Those of one family follow each other, as one table has
+// them: records of methods from outside come after all others, and runs one after another.
 func differences(all []paired, same, corrected bool) ([]Difference, error) {
-	family := map[[2]string]int{}
-	for _, p := range all {
-		family[[2]string{p.Partition, p.Protocol}]++
+	family, place := map[[2]string]int{}, map[[2]string]int{}
+	for i, p := range all {
+		of := [2]string{p.Partition, p.Protocol}
+		if family[of]++; family[of] == 1 {
+			place[of] = i
+		}
 	}
+	slices.SortStableFunc(all, func(a, b paired) int {
+		return place[[2]string{a.Partition, a.Protocol}] - place[[2]string{b.Partition, b.Protocol}]
+	})
 	var out []Difference
 	for i := range all {
 		p := &all[i]

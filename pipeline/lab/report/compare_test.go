@@ -89,6 +89,40 @@ func TestFamiliesOfDifferences(t *testing.T) {
 	}
 }
 
+// TestTablesOfDifferences: every partition and protocol has one heading, although records of methods
+// from outside follow those of all partitions.
+func TestTablesOfDifferences(t *testing.T) {
+	var rs []experiment.Record
+	for _, methods := range [][]string{{"FMP", "NCM"}, {"A"}, {"B"}} {
+		for _, partition := range []string{"homogeneous", "dirichlet-0.1", "dirichlet-1"} {
+			for _, protocol := range []string{"tuned", "shared"} {
+				for rep := range 2 {
+					for _, m := range methods {
+						r := record(m, rep)
+						r.Partition, r.Protocol = partition, protocol
+						rs = append(rs, r)
+					}
+				}
+			}
+		}
+	}
+	ds := must.Get(CompareMethods(rs, &experiment.Manifest{}, "FMP", true))(t)
+	var heads []string
+	for i, d := range ds {
+		if d.Of != 3 {
+			t.Errorf("%s is corrected for %d differences; want 3", d.head(), d.Of)
+		}
+		if i == 0 || d.head() != ds[i-1].head() {
+			heads = append(heads, d.head())
+		}
+	}
+	want := []string{"homogeneous, tuned", "homogeneous, shared", "dirichlet-0.1, tuned",
+		"dirichlet-0.1, shared", "dirichlet-1, tuned", "dirichlet-1, shared"}
+	if diff := cmp.Diff(want, heads); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // TestCompareRuns: runs are paired where their clients draw from the same images, and only there.
 func TestCompareRuns(t *testing.T) {
 	open := func(c *experiment.Config) { c.Corpus.Classes = "5-9" }
