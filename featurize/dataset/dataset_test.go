@@ -406,25 +406,39 @@ func TestFolderWithSplit(t *testing.T) {
 		"a test class without training images")
 }
 
-// TestFolderOfParts: folders that others call the parts of a data set are no classes.
+// TestFolderOfParts: folders that others call the parts of a data set are no classes, nor are those
+// beside one that holds the same folders. Other folders of the same folders are told.
 func TestFolderOfParts(t *testing.T) {
 	grey := imagefiletest.PNG(t, image.NewGray(image.Rect(0, 0, 3, 3)))
 	for _, c := range []struct {
-		folders string
-		want    string // of the error
+		folders, inner string
+		want           string // of the error, or of a note
 	}{
-		{"train val", "(train, val)"}, {"Training Testing", "rename"}, {"train valid validation", "rename"},
-		{"Train Test", "rename"}, {"train bus", ""}, {"test train val", ""},
+		{"train val", "x y", "(train, val)"}, {"Training Testing", "x y", "rename"},
+		{"train valid validation", "x y", "rename"}, {"Train Test", "x y", "rename"},
+		{"train", "x y", "rename"}, {"train val", ".", "rename"},
+		{"holdout train", "x y", "(holdout, train)"}, {"train eval", "x y", "rename"},
+		{"train bus", ".", ""}, {"train bus", "x", ""}, {"test train val", "x y", ""},
+		{"cat dog", "images", ""}, {"learn exam", "x y", `note: class "exam" of `},
 	} {
 		dir := t.TempDir()
 		for _, folder := range strings.Fields(c.folders) {
-			for _, name := range []string{"x/1.png", "x/2.png", "y/1.png", "y/2.png"} {
-				imagefiletest.WriteApart(t, filepath.Join(dir, folder, name), grey)
+			for _, inner := range strings.Fields(c.inner) {
+				for _, name := range []string{"1.png", "2.png"} {
+					imagefiletest.WriteApart(t, filepath.Join(dir, folder, inner, name), grey)
+				}
 			}
 		}
-		_, err := Load(context.Background(), Options{Name: dir})
-		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v; want %q", c.folders, err, c.want)
+		ds, err := Load(context.Background(), Options{Name: dir})
+		got := ""
+		if err != nil {
+			got = err.Error()
+		} else if i := slices.IndexFunc(ds.Notes,
+			func(n string) bool { return strings.Contains(n, "name the folders of parts") }); i >= 0 {
+			got = "note: " + ds.Notes[i]
+		}
+		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s of %s: %q; want %q", c.folders, c.inner, got, c.want)
 		}
 	}
 }

@@ -138,14 +138,14 @@ func (f *folder) list() error {
 	if err != nil {
 		return err
 	}
+	if !f.split {
+		if err := f.checkParts(classes); err != nil {
+			return err
+		}
+	}
 	if len(classes) < 2 || len(classes) > MaxClasses {
 		return fmt.Errorf("%s has %d class folders; 2 to %d are needed", root,
 			len(classes), MaxClasses)
-	}
-	if !f.split && !slices.ContainsFunc(classes, isClass) {
-		return fmt.Errorf("%s has folders of parts (%s), and no train beside test: rename those "+
-			"of training and test images to train and test, with a folder for each class in both",
-			root, strings.Join(classes, ", "))
 	}
 	f.data.Classes = classes
 	if f.files, err = listImages(root, classes, &other); err != nil {
@@ -165,6 +165,41 @@ func (f *folder) list() error {
 	spread(f.files)
 	for i := range f.files {
 		f.files[i].at = i
+	}
+	return nil
+}
+
+// checkParts refuses folders that are parts of a data set, by other names than train and test. All
+// are called so, or one is and holds at least two folders whose names stand in another too: these
+// are the classes. Where the names of folders do not tell, a note does.
+func (f *folder) checkParts(classes []string) error {
+	in := map[string]int{} // by name, the class folders that hold a folder of it
+	inner := make([][]string, len(classes))
+	for i, class := range classes {
+		var err error
+		inner[i], err = imagefile.ClassFolders(filepath.Join(f.dir, class), new(imagefile.LeftOut))
+		if err != nil {
+			return err
+		}
+		for _, name := range inner[i] {
+			in[name]++
+		}
+	}
+	parts, alike := len(classes) > 0 && !slices.ContainsFunc(classes, isClass), ""
+	for i, class := range classes {
+		again := slices.DeleteFunc(inner[i], func(name string) bool { return in[name] < 2 })
+		if len(again) > 1 {
+			parts, alike = parts || !isClass(class), cmp.Or(alike, class)
+		}
+	}
+	if parts {
+		return fmt.Errorf("%s has folders of parts (%s), and no train beside test: rename those "+
+			"of training and test images to train and test, with a folder for each class in both",
+			f.dir, strings.Join(classes[:min(len(classes), 5)], ", "))
+	}
+	if alike != "" {
+		f.note("class %q of %s holds folders that another class holds too: if these are the "+
+			"classes, name the folders of parts train and test", alike, filepath.Base(f.dir))
 	}
 	return nil
 }
