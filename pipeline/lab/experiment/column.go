@@ -47,6 +47,20 @@ var Columns = []Column{
 	{"coverage_uncertain", of(coverage, func(c *score.Coverage) *float64 { return c.Uncertain })},
 	{"coverage_weights", of(coverage, func(c *score.Coverage) *float64 { return c.Weights })},
 	{"membership_auc", func(r *Record) any { return r.Membership }},
+	{"hindsight_nll", func(r *Record) any { return r.Hindsight }},
+	{"coverage_named", of(coverage, func(c *score.Coverage) *float64 { return c.Named })},
+	{"coverage_classes", of(coverage, func(c *score.Coverage) *float64 { return &c.Classes })},
+	{"coverage_above", of(coverage, func(c *score.Coverage) *float64 { return c.Above })},
+	{"coverage_near", of(coverage, func(c *score.Coverage) *float64 { return c.Near })},
+	{"coverage_regression", of(coverage, func(c *score.Coverage) *float64 {
+		return c.Regression
+	})},
+	{"coverage_regression_named", of(coverage, func(c *score.Coverage) *float64 {
+		return c.RegressionNamed
+	})},
+	{"coverage_regression_near", of(coverage, func(c *score.Coverage) *float64 {
+		return c.RegressionNear
+	})},
 }
 
 // temperature is the column of which 0 says that none was chosen.
