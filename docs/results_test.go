@@ -276,7 +276,7 @@ func table1Text(t *testing.T, runs map[string]*keptRun) string {
 		must.Do(t, report.Markdown(&b, tables))
 		b.WriteString("\n")
 	}
-	return b.String()
+	return marks.ReplaceAllString(b.String(), "")
 }
 
 // differencesText is FMP less each other method.

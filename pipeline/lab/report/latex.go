@@ -11,7 +11,8 @@ import (
 // print as others.
 var latexEscape = strings.NewReplacer(`\`, `\textbackslash{}`, `&`, `\&`, `%`, `\%`, `$`, `\$`, `#`,
 	`\#`, `_`, `\_`, `{`, `\{`, `}`, `\}`, `~`, `\textasciitilde{}`, `^`, `\textasciicircum{}`,
-	`<`, `\textless{}`, `>`, `\textgreater{}`, `|`, `\textbar{}`, `"`, `\textquotedbl{}`)
+	`<`, `\textless{}`, `>`, `\textgreater{}`, `|`, `\textbar{}`, `"`, `\textquotedbl{}`,
+	"±", `$\pm$`)
 
 // Figures of a table that fit one column of a journal, and the width of a page, beside the names of
 // methods.
@@ -81,7 +82,7 @@ func LaTeX(w io.Writer, ts []Table) error {
 			b.WriteString(" \\\\\n")
 		}
 		b.WriteString("\\bottomrule\n\\end{tabular}\n")
-		for _, s := range origins([]Table{t}) {
+		for _, s := range notes([]Table{t}, true) {
 			b.WriteString("\n{\\footnotesize " + latexEscape.Replace(s) + "}\n")
 		}
 		fmt.Fprintf(&b, "\\end{%s}\n", float)

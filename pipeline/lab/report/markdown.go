@@ -71,7 +71,7 @@ func Markdown(w io.Writer, ts []Table) error {
 			g.markdown(&b)
 		}
 	}
-	for _, s := range origins(ts) {
+	for _, s := range notes(ts, true) {
 		fmt.Fprintf(&b, "\n%s\n", s)
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {

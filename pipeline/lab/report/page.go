@@ -85,15 +85,9 @@ type run struct {
 // of the whole run, examples, and the settings. The figures must have been drawn.
 func (r *run) page(w io.Writer) error {
 	c, m, ts := r.config, r.manifest, r.tables
-	summary := fmt.Sprintf("%d clients of %d points, %d repeats, %d test images, %d classes. %s %s",
+	summary := fmt.Sprintf("%d clients of %d points, %d repeats, %d test images, %d classes. %s",
 		c.Federation.Clients, c.Federation.Points, c.Seeds, m.Sizes["test"], m.Sizes["classes"],
-		spreadNote(m.SameImages), bestNote(m.SameImages))
-	if untrained(ts) {
-		summary += " " + untrainedNote
-	}
-	for _, o := range origins(ts) {
-		summary += " " + o
-	}
+		strings.Join(notes(ts, true), " "))
 	var body g.Group
 	for i := range ts {
 		t, err := tableForPage(&ts[i], r.byTable[i], i == 0)

@@ -590,6 +590,41 @@ func TestSharesOfNothing(t *testing.T) {
 	}
 }
 
+// TestMarksAreExplained: every form of tables says in its own words what ± and bold figures are.
+func TestMarksAreExplained(t *testing.T) {
+	const spread, paired, best, same = "± is the half-width of the 95% t-interval over repeats.",
+		"Bold: the best of its group, and those whose paired difference from it has an interval " +
+			"that holds zero.", "Bold: the best of its group.", "repeats share them"
+	all := []string{spread, paired, best, same}
+	for _, x := range []struct {
+		repeats int
+		same    bool
+		want    []string
+	}{{3, false, all[:2]}, {3, true, all[2:]}, {1, false, []string{best}}} {
+		var rs []experiment.Record
+		for rep := range x.repeats {
+			r := record("FMP", rep)
+			r.ACC += .01 * float64(rep)
+			rs = append(rs, r)
+		}
+		ts := must.Get(Tables(rs, &experiment.Manifest{SameImages: x.same}))(t)
+		var text, md, tex bytes.Buffer
+		must.Do(t, errors.Join(Text(&text, ts, false, true), Markdown(&md, ts), LaTeX(&tex, ts)))
+		for form, b := range map[string]*bytes.Buffer{"text": &text, "Markdown": &md, "LaTeX": &tex} {
+			said := strings.Join(strings.Fields(b.String()), " ")
+			said = strings.NewReplacer(`$\pm$ is`, "± is", `\%`, "%").Replace(said)
+			for _, s := range all {
+				if strings.Contains(said, s) != slices.Contains(x.want, s) {
+					t.Errorf("%d repeats, same %t: %q in\n%s", x.repeats, x.same, s, b)
+				}
+			}
+			if form == "LaTeX" && strings.Contains(b.String(), "±") {
+				t.Errorf("± stands as it is in\n%s", b)
+			}
+		}
+	}
+}
+
 // TestHostileDataset: a data set's name means nothing in Markdown but itself.
 func TestHostileDataset(t *testing.T) {
 	ts := tables(t, "we_i<r>d")

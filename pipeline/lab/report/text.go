@@ -159,24 +159,28 @@ func (r *Row) label() string {
 const untrainedNote = "(untrained): a model that the method reads was not trained for these " +
 	"images; fmp train makes one."
 
-// untrained reports whether some row's label has that mark.
-func untrained(ts []Table) bool {
-	return slices.ContainsFunc(ts,
-		func(t Table) bool {
-			return slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Untrained })
-		})
-}
-
-// origins states, for each method from outside, where its figures come from.
-func origins(ts []Table) []string {
+// notes explains the marks of tables, each once: spread, bold figures where they are shown, models
+// that were not trained, and methods from outside. One repeat has no spread.
+func notes(ts []Table, bold bool) []string {
 	var out []string
+	add := func(is bool, note string) {
+		if is && !slices.Contains(out, note) {
+			out = append(out, note)
+		}
+	}
+	for _, t := range ts {
+		add(t.Repeats > 1, spreadNote(t.Same))
+		add(bold, bestNote(t.Same || t.Repeats < 2))
+	}
 	for _, t := range ts {
 		for _, r := range t.Rows {
-			s := fmt.Sprintf("%s is a method from outside, by its predictions: %s.",
-				r.Method, r.Origin)
-			if r.Origin != "" && !slices.Contains(out, s) {
-				out = append(out, s)
-			}
+			add(r.Untrained, untrainedNote)
+		}
+	}
+	for _, t := range ts {
+		for _, r := range t.Rows {
+			add(r.Origin != "", fmt.Sprintf("%s is a method from outside, by its predictions: %s.",
+				r.Method, r.Origin))
 		}
 	}
 	return out
@@ -239,16 +243,7 @@ func Text(w io.Writer, ts []Table, wide, bold bool) error {
 			}
 		}
 	}
-	if len(ts) > 0 && ts[0].Repeats > 1 {
-		b.WriteString(wrapped(spreadNote(ts[0].Same), terminal) + "\n")
-		if bold {
-			b.WriteString(wrapped(bestNote(ts[0].Same), terminal) + "\n")
-		}
-	}
-	if untrained(ts) {
-		b.WriteString(wrapped(untrainedNote, terminal) + "\n")
-	}
-	for _, s := range origins(ts) {
+	for _, s := range notes(ts, bold) {
 		b.WriteString(wrapped(s, terminal) + "\n")
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
