@@ -170,6 +170,35 @@ func TestDamagedResults(t *testing.T) {
 	}
 }
 
+// TestFiguresInRange: figures that no predictions have are refused, wherever in a record they stand.
+func TestFiguresInRange(t *testing.T) {
+	for figures, want := range map[string]string{
+		`"acc":1,"brier":2,"nll":-1e-12,"value":-3,"diagnostics":{"x":-5}`: "",
+		`"acc":7.5`:          "line 1, , repeat 0, , FMP: acc is 7.5; allowed is 0 to 1",
+		`"acc":-0.5`:         "acc is -0.5",
+		`"brier":2.5`:        "0 to 2",
+		`"nll":-1`:           "nll is -1; allowed is at least 0",
+		`"upload_bytes":-8`:  "upload_bytes",
+		`"hindsight_nll":-1`: "hindsight_nll",
+		`"coverage":{"top":0.5,"classes":0.5,"near":1.5}`:              "coverage_near is 1.5",
+		`"uncertainty":{"aurc":3}`:                                     "aurc is 3",
+		`"uncertainty":{"joint_nll":{"near":-1,"random":1}}`:           "joint_nll_near",
+		`"membership_auc":2`:                                           "membership_auc",
+		`"shifted":[{"name":"a","acc":0.5},{"name":"b","acc":2}]`:      "acc is 2",
+		`"shifted":[{"name":"a","auroc_entropy":2}]`:                   "auroc_entropy",
+		`"by_samples":[{"samples":1,"ece":2}]`:                         "ece is 2",
+		`"absent":{"classes":1,"points":5,"nll":-2}`:                   "nll is -2",
+		`"curve":[{"count":1,"confidence":0.5,"accuracy":4},{},{},{}]`: "accuracy is 4",
+	} {
+		rs, err := parseRecords([]byte(`{"method":"FMP",` + figures + "}\n"))
+		if want == "" {
+			must.Do(t, err)
+			continue
+		}
+		must.Fail(rs, err)(t, want, figures)
+	}
+}
+
 // TestMethodsOfARun: a finished run says which methods it has, and all of these have to be there. One
 // of an earlier version has them as soon as it is finished again.
 func TestMethodsOfARun(t *testing.T) {

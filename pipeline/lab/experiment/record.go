@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"fmp/onnx/sorting"
 	"fmp/pipeline/lab/score"
@@ -65,8 +66,8 @@ type Record struct {
 }
 
 // parseRecords reads JSON Lines. A last line without a newline was cut short when the
-// run was stopped and is dropped; any other malformed line is an error with its number, and so is
-// the second record of a cell.
+// run was stopped and is dropped; any other malformed line is an error with its number, and so are
+// the second record of a cell and a figure out of its range.
 func parseRecords(data []byte) ([]Record, error) {
 	var out []Record
 	has := map[Cell]bool{}
@@ -82,6 +83,9 @@ func parseRecords(data []byte) ([]Record, error) {
 		if err := parseJSON(line, &r); err != nil {
 			return nil, fmt.Errorf("line %d is not a record: %w", n, err)
 		}
+		if err := r.check(); err != nil {
+			return nil, fmt.Errorf("line %d, %s: %w", n, r.Cell, err)
+		}
 		if has[r.Cell] {
 			return nil, fmt.Errorf("line %d is a second record of %s: remove one of the "+
 				"two", n, r.Cell)
@@ -89,6 +93,68 @@ func parseRecords(data []byte) ([]Record, error) {
 		has[r.Cell], out = true, append(out, r)
 	}
 	return out, nil
+}
+
+// most are the largest values of the figures that have one, by their names in a record. The least
+// is 0 for all, and settings have neither.
+var most = map[string]float64{"acc": 1, "ece": 1, "brier": 2, "aurc": 1, "class_ece": 1,
+	"adaptive_ece": 1, "membership_auc": 1, "auroc_entropy": 1, "auroc_disagreement": 1,
+	"confidence": 1, "accuracy": 1}
+
+// rounding is how far beyond its range a figure may lie: an NLL of certain answers is -1e-12.
+const rounding = 1e-3
+
+// check returns an error for a figure that no predictions have.
+func (r *Record) check() error {
+	var err error
+	see := func(name string, v float64) {
+		top, ok := most[name]
+		if strings.HasPrefix(name, "coverage_") {
+			top, ok = 1, true
+		}
+		if err == nil && (v < -rounding || ok && v > top+rounding) {
+			allowed := "at least 0"
+			if ok {
+				allowed = fmt.Sprintf("0 to %v", top)
+			}
+			err = fmt.Errorf("%s is %v; allowed is %s: take the run's own file, or run it again",
+				name, v, allowed)
+		}
+	}
+	for _, c := range Columns {
+		switch v := c.Value(r).(type) {
+		case float64:
+			if c.Name != "value" {
+				see(c.Name, v)
+			}
+		case *float64:
+			if v != nil {
+				see(c.Name, *v)
+			}
+		}
+	}
+	scores := func(acc, ece, nll float64) { see("acc", acc); see("ece", ece); see("nll", nll) }
+	for _, s := range r.Shifted {
+		scores(s.ACC, s.ECE, s.NLL)
+		see("auroc_entropy", s.Entropy)
+		see("auroc_disagreement", s.Disagreement)
+	}
+	for _, p := range r.BySamples {
+		scores(p.ACC, p.ECE, p.NLL)
+		if p.Joint != nil {
+			see("joint_nll_near", p.Joint.Near)
+			see("joint_nll_random", p.Joint.Random)
+		}
+	}
+	if a := r.Absent; a != nil {
+		scores(a.ACC, 0, a.NLL)
+	}
+	for _, b := range r.Curve {
+		see("count", b.Count)
+		see("confidence", b.Confidence)
+		see("accuracy", b.Accuracy)
+	}
+	return err
 }
 
 // encodeRecords writes records as JSON Lines. NaN and infinite figures, which JSON lacks, are
