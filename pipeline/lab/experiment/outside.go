@@ -219,7 +219,8 @@ func (o *Outside) score(ctx context.Context, h *held, arrays map[string]*onnx.Te
 		scored, err := h.Score(ctx, nil, &posterior.Result{Ensembles: []posterior.Ensemble{e}},
 			o.Threads)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("array %q: probabilities of its heads: %w; smaller weights do not "+
+				"overflow", t.Name+headsSuffix, err)
 		}
 		out.Scores, out.BySamples, out.Coverage = scored.Scores, scored.First, scored.Coverage
 		return out, nil

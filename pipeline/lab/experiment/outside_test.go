@@ -81,6 +81,13 @@ func FuzzHeld(f *testing.F) {
 	})
 }
 
+// TestHeadsOverflow: heads whose probabilities are no numbers are named with their array.
+func TestHeadsOverflow(t *testing.T) {
+	a := map[string]*onnx.Tensor{"a-heads": onnx.NewTensor([]float64{1e308, -1e308, 1e308, -1e308}, 2, 2)}
+	o := &Outside{Path: "p.npz", Name: "x"}
+	must.Fail(o.score(t.Context(), threeImages(), a, SplitTask{Name: "a"}))(t, `array "a-heads": prob`)
+}
+
 // TestOutsideOrder scores rows in the order of the splits, each against its own image.
 func TestOutsideOrder(t *testing.T) {
 	h := threeImages()
