@@ -114,7 +114,7 @@ func TestResults(t *testing.T) {
 		{"results show " + a + "a", "did you mean " + a}, {"results export " + a + "a -o x.csv", "did you mean " + a},
 		{"results compare a --method MP", "CANN, FMP"}, {"results reproduced a", "2 arguments (KEPT and MADE)"},
 		{"results reproduced a none", "none"},
-		{"results compare a --method FPM", "did you mean FMP"},
+		{"results compare a --method FPM", "the runs have CANN, FMP; did you mean FMP"},
 		{"results compare a --partition homogenous", "did you mean homogeneous"},
 		{"results list . --protocol tunde", "--protocol"}, {"results export a", "give --output, a file that ends in"},
 		{"results export a -o grid/b/results.csv", own}, {"results export a -o a/table.md", own},

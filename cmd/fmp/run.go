@@ -15,6 +15,7 @@ import (
 	"fmp/cmd/internal/outputs"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort"
+	"fmp/onnx/suggest"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/report"
 	"fmp/pipeline/lab/rival"
@@ -333,7 +334,7 @@ stands under each protocol of the run, as its settings are its author's own.`,
 
 // lookupMethod returns the name of a method of the program, or of one that the records have from
 // outside. Case is ignored in both. The program's own methods go before those from outside. The
-// error of an unknown name is that of rival.Lookup, and lists no method from outside.
+// error of an unknown name lists the methods of the runs; without any it is that of rival.Lookup.
 func lookupMethod(name string, runs ...[]experiment.Record) (string, error) {
 	m, err := rival.Lookup(name)
 	if err == nil {
@@ -346,6 +347,10 @@ func lookupMethod(name string, runs ...[]experiment.Record) (string, error) {
 			}); i >= 0 {
 			return rs[i].Method, nil
 		}
+	}
+	if has := experiment.MethodsOf(slices.Concat(runs...)); len(has) > 0 {
+		err = fmt.Errorf("no method %q; the runs have %s%s", name, strings.Join(has, ", "),
+			suggest.DidYouMean(name, has))
 	}
 	return "", usageError(fmt.Errorf("--method: %w", err))
 }
