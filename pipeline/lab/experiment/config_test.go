@@ -252,6 +252,30 @@ func TestUnread(t *testing.T) {
 	}
 }
 
+// TestDifferencesOfSettings: a setting that a file leaves out has its default, and one that a run does
+// not read for another that is named is left out.
+func TestDifferencesOfSettings(t *testing.T) {
+	both := func(c *Config) { c.Federation.Partition, c.Federation.Alpha = "both", []float64{0.1} }
+	for want, change := range map[string][2]func(*Config){
+		"scores.hindsight is its default there and true here": {func(*Config) {},
+			func(c *Config) { c.Scores.Hindsight = true }},
+		"scores.hindsight is true there and its default here": {
+			func(c *Config) { c.Scores.Hindsight = true }, func(*Config) {}},
+		"federation.partition is both there and homogeneous here": {both,
+			func(c *Config) { c.Federation.Partition = "homogeneous" }},
+		"federation.alpha is [0.1] there and [0.5] here": {both,
+			func(c *Config) { both(c); c.Federation.Alpha = []float64{0.5} }},
+	} {
+		dir, was, is := t.TempDir(), Default(), Default()
+		change[0](&was)
+		change[1](&is)
+		must.Do(t, must.Get(Open(dir, was, Manifest{Identity: "x"}))(t).Close())
+		if got := differences(dir, &Manifest{}, is, Manifest{}); got != want {
+			t.Errorf("%q; want %q", got, want)
+		}
+	}
+}
+
 // TestBrief: a setting is named by as much of its key as tells it from all others, and not where it
 // is empty.
 func TestBrief(t *testing.T) {

@@ -622,9 +622,13 @@ func differences(dir string, old *Manifest, c Config, m Manifest) string {
 	var out []string
 	if was, err := ReadConfig(dir); err == nil {
 		a, b := flatten(was.deciding()), flatten(c.Portable().deciding())
-		for _, k := range slices.Sorted(maps.Keys(b)) {
-			if a[k] != b[k] {
-				out = append(out, fmt.Sprintf("%s is %s there and %s here", k, a[k], b[k]))
+		keys := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
+		slices.Sort(keys)
+		x, y := was.Federation.Partition == "homogeneous", c.Federation.Partition == "homogeneous"
+		for _, k := range slices.Compact(keys) {
+			// Of two partitions that differ so, one alone reads alpha.
+			if a[k] != b[k] && (k != "federation.alpha" || x == y) {
+				out = append(out, fmt.Sprintf("%s is %s there and %s here", k, told(a, k), told(b, k)))
 			}
 		}
 	}
@@ -653,6 +657,15 @@ func differences(dir string, old *Manifest, c Config, m Manifest) string {
 		out = append(out[:4], fmt.Sprintf("and %d more", len(out)-4))
 	}
 	return strings.Join(out, "; ")
+}
+
+// told is a setting's value in words. A file leaves some out that have their defaults.
+func told(settings map[string]string, key string) string {
+	v, ok := settings[key]
+	if !ok {
+		return "its default"
+	}
+	return cmp.Or(v, "empty")
 }
 
 // flatten returns the settings as text, by dotted key. Settings that cannot be encoded have none.
