@@ -276,6 +276,15 @@ func TestDifferencesOfSettings(t *testing.T) {
 	}
 }
 
+// TestSharing: repeats that share more than half of their images, and not all, are noted.
+func TestSharing(t *testing.T) {
+	for held, want := range map[int]int{200: 0, 1000: 0, 1001: 1, 1980: 1, 2000: 0} {
+		if got := sharing(held, 2000); len(got) != want {
+			t.Errorf("%d of 2000: %q", held, got)
+		}
+	}
+}
+
 // TestBrief: a setting is named by as much of its key as tells it from all others, and not where it
 // is empty.
 func TestBrief(t *testing.T) {

@@ -225,14 +225,24 @@ func (p *Prepared) describe(l *loaded, from modelManifests) (err error) {
 		"clients": p.Data.Clients.Len(), "test": len(p.Data.TestLabels),
 		"upload": from.embedding.S, "noise": from.predictor.D}
 	// clients who take all images deal the same ones in every repeat
-	if f := p.Config.Federation; f.Clients*f.Points >= p.Data.Clients.Len() {
-		m.SameImages = true
-	}
+	f := p.Config.Federation
+	m.SameImages = f.Clients*f.Points >= p.Data.Clients.Len()
+	m.Notes = append(m.Notes, sharing(f.Clients*f.Points, p.Data.Clients.Len())...)
 	if p.Data.Corpus != nil {
 		m.Sizes["corpus"] = p.Data.Corpus.Len()
 	}
 	m.Identity, err = Identity(p.Config, m.Models, m.Data)
 	return err
+}
+
+// sharing notes that clients who hold most of the images, held of all, share them between repeats.
+// At all of them figures have no interval, which tables say.
+func sharing(held, all int) []string {
+	if 2*held <= all || held >= all {
+		return nil
+	}
+	return []string{fmt.Sprintf("clients hold %d of the %d images that there are for them: repeats "+
+		"share most of them, and ± is too narrow for other images", held, all)}
 }
 
 // load reads the data set, turns its images into feature rows and splits these into parts. In open
