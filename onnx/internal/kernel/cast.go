@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 	"math"
+	"reflect"
 
 	"fmp/onnx"
 	"fmp/onnx/internal/try"
@@ -54,7 +55,8 @@ func newCast(s *Spec) (Kernel, error) {
 		if to.IsNarrowFloat() {
 			x := c.In[0]
 			if x.DType != onnx.Float32 {
-				x = converted(x, onnx.Float32)
+				x = &onnx.Tensor{DType: onnx.Float32, Shape: x.Shape, Data: scratch[float32](c, x.Len())}
+				castInto(x, c.In[0])
 			}
 			code := onnx.Float32ToNarrow(to, saturate)
 			if to == onnx.Float8E8M0 {
@@ -99,10 +101,47 @@ func powerCode(saturate bool, rounding string) func(v float32) uint8 {
 	}
 }
 
-// castInto converts all elements of in to out's type. Narrow integers and booleans are widened to
-// int64 first, and half floats to float32, so that there are few pairs of types to write code for.
-// Both have the same number of elements. Copies of the input in wider types are not the pool's.
+// castBlock is how many elements are converted at a time. A copy of a block in a wider type takes
+// 16 KiB, which are not the pool's.
+const castBlock = 1 << 11
+
+// castInto converts all elements of in to out's type, block by block: a copy of the whole input in
+// a wider type would be memory beyond the pool's limit. Both have the same number of elements.
 func castInto(out, in *onnx.Tensor) {
+	n := in.Len()
+	if n <= castBlock {
+		castPart(out, in)
+		return
+	}
+	for lo := 0; lo < n; lo += castBlock {
+		hi := min(lo+castBlock, n)
+		castPart(span(out, lo, hi), span(in, lo, hi))
+	}
+}
+
+// span is a tensor of the elements lo <= i < hi of t, in t's memory.
+func span(t *onnx.Tensor, lo, hi int) *onnx.Tensor {
+	return &onnx.Tensor{DType: t.DType, Shape: []int{hi - lo},
+		Data: reflect.ValueOf(t.Data).Slice(lo, hi).Interface()}
+}
+
+// castEach writes v(i) to element i of out, in its type: whole numbers and floats as castInto has
+// them.
+func castEach(out *onnx.Tensor, v func(i int) float64) {
+	n := out.Len()
+	buf := make([]float64, min(n, castBlock))
+	for lo := 0; lo < n; lo += castBlock {
+		w := buf[:min(castBlock, n-lo)]
+		for i := range w {
+			w[i] = v(lo + i)
+		}
+		castPart(span(out, lo, lo+len(w)), onnx.NewTensor(w, len(w)))
+	}
+}
+
+// castPart converts a block. Narrow integers and booleans are widened to int64 first, and half
+// floats to float32, so that there are few pairs of types to write code for.
+func castPart(out, in *onnx.Tensor) {
 	if in.DType.IsNarrowFloat() {
 		f, values := make([]float32, in.Len()), onnx.NarrowToFloat32(in.DType)
 		for i, v := range in.U8() {

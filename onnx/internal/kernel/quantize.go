@@ -105,16 +105,10 @@ func limits(d onnx.DType) (lo, hi float64) {
 	return 0, math.MaxUint8
 }
 
-// quantized writes whole numbers, saturated to the type. v(i) is already rounded. The buffer of
-// float64 is not the pool's.
+// quantized writes whole numbers, saturated to the type. v(i) is already rounded.
 func quantized(out *onnx.Tensor, v func(i int) float64) {
 	lo, hi := limits(out.DType)
-	n := out.Len()
-	buf := &onnx.Tensor{DType: onnx.Float64, Shape: out.Shape, Data: make([]float64, n)}
-	for i := range n {
-		buf.F64()[i] = min(max(v(i), lo), hi)
-	}
-	castInto(out, buf)
+	castEach(out, func(i int) float64 { return min(max(v(i), lo), hi) })
 }
 
 // quantization holds the attributes that QuantizeLinear and DequantizeLinear share.
@@ -228,9 +222,10 @@ func newDynamicQuantize(*Spec) (Kernel, error) {
 }
 
 // above is a tensor less its zero point (scalar, or one for each position on axis), as float64:
-// whole and exact.
-func above(t, zero *onnx.Tensor, axis int) *onnx.Tensor {
-	out := converted(t, onnx.Float64)
+// whole and exact. Its memory is the call's, eight times that of bytes.
+func above(c *Call, t, zero *onnx.Tensor, axis int) *onnx.Tensor {
+	out := &onnx.Tensor{DType: onnx.Float64, Shape: t.Shape, Data: scratch[float64](c, t.Len())}
+	castInto(out, t)
 	if zero == nil {
 		return out
 	}
@@ -243,22 +238,24 @@ func above(t, zero *onnx.Tensor, axis int) *onnx.Tensor {
 
 // exactly runs a float64 kernel on the differences to the zero points; 8-bit products stay whole
 // below 2^53. A product of two differences is below 2^16, hence 2^37 of them are added without
-// rounding. The result is a copy, of memory that is not the pool's.
+// rounding. The result's memory is the call's.
 func exactly(c *Call, k Kernel, a, b *onnx.Tensor) *onnx.Tensor {
 	sub := NewCall(c.env, 2, 1)
 	sub.In[0], sub.In[1], sub.Want[0] = a, b, true
-	defer sub.free()
+	defer func() {
+		sub.free()
+		if r := sub.Out[0]; r != nil {
+			c.scratch = append(c.scratch, r.Data)
+		}
+	}()
 	try.Do(k(sub))
-	r := sub.Out[0]
-	out := &onnx.Tensor{DType: r.DType, Shape: r.Shape, Data: append([]float64{}, r.F64()...)}
-	c.env.Pool.Put(r.Data)
-	return out
+	return sub.Out[0]
 }
 
 // intProduct is a product of inputs 0 and 1 less their zero points, in int32; axisA and axisB are
 // those of zero points of several numbers. Sums beyond int32 become its bounds.
 func intProduct(c *Call, k Kernel, za, zb *onnx.Tensor, axisA, axisB int) error {
-	r := exactly(c, k, above(c.In[0], za, axisA), above(c.In[1], zb, axisB))
+	r := exactly(c, k, above(c, c.In[0], za, axisA), above(c, c.In[1], zb, axisB))
 	out := try.Get(c.New(0, onnx.Int32, r.Shape))
 	castInto(out, r)
 	return nil
@@ -304,7 +301,7 @@ func newQLinearConv(s *Spec) (Kernel, error) {
 					c.In[i].Shape)
 			}
 		}
-		r := exactly(c, k, above(c.In[0], c.In[2], 0), above(c.In[3], c.In[5], 0))
+		r := exactly(c, k, above(c, c.In[0], c.In[2], 0), above(c, c.In[3], c.In[5], 0))
 		channel := channel(r.Shape, c.In[4].Shape, 1)
 		plane, bias := max(product(r.Shape[2:]), 1), c.in(8)
 		if bias != nil && bias.Len() != r.Shape[1] {
@@ -338,8 +335,8 @@ func newQLinearMatMul(s *Spec) (Kernel, error) {
 				return fmt.Errorf("input %d has shape %v where a scalar is expected", i, t.Shape)
 			}
 		}
-		r := exactly(c, matMulFloat[float64](nil, &lines{}), above(c.In[0], c.In[2], -2),
-			above(c.In[3], c.In[5], -1))
+		r := exactly(c, matMulFloat[float64](nil, &lines{}), above(c, c.In[0], c.In[2], -2),
+			above(c, c.In[3], c.In[5], -1))
 		row, column := channel(r.Shape, c.In[1].Shape, -2), channel(r.Shape, c.In[4].Shape, -1)
 		out := try.Get(c.New(0, d, r.Shape))
 		zero, step := c.In[7].At(0), float32(c.In[6].At(0))

@@ -206,12 +206,10 @@ func newWindowFunction(a, b, c float64) func(*Spec) (Kernel, error) {
 			if !periodic {
 				over--
 			}
-			w := make([]float64, n)
-			for k := range w {
+			castEach(out, func(k int) float64 {
 				t := 2 * math.Pi * float64(k) / over
-				w[k] = a - b*math.Cos(t) + c*math.Cos(2*t)
-			}
-			castInto(out, &onnx.Tensor{DType: onnx.Float64, Shape: out.Shape, Data: w})
+				return a - b*math.Cos(t) + c*math.Cos(2*t)
+			})
 			return nil
 		}, nil
 	}
@@ -250,21 +248,19 @@ func newMelWeightMatrix(s *Spec) (Kernel, error) {
 			corner[i] = int(at)
 		}
 		out := try.Get(c.New(0, d, []int{rows, bins}))
-		w := make([]float64, rows*bins)
-		for i := range bins {
+		castEach(out, func(at int) float64 {
+			j, i := at/bins, at%bins
 			from, mid, to := corner[i], corner[i+1], corner[i+2]
-			// The rising side has no rows: the peak stands alone.
-			if mid == from {
-				w[mid*bins+i] = 1
+			switch {
+			case j == mid && from <= mid: // also where the rising side has no rows
+				return 1
+			case from < j && j < mid:
+				return float64(j-from) / float64(mid-from)
+			case mid < j && j < to:
+				return float64(to-j) / float64(to-mid)
 			}
-			for j := from; mid > from && j <= mid; j++ {
-				w[j*bins+i] = float64(j-from) / float64(mid-from)
-			}
-			for j := mid; j < to; j++ {
-				w[j*bins+i] = float64(to-j) / float64(to-mid)
-			}
-		}
-		castInto(out, &onnx.Tensor{DType: onnx.Float64, Shape: out.Shape, Data: w})
+			return 0
+		})
 		return nil
 	}, nil
 }
