@@ -175,6 +175,12 @@ func (c *Call) take(b any) {
 	c.scratch = slices.DeleteFunc(c.scratch, func(s any) bool { return reflect.ValueOf(s).Pointer() == at })
 }
 
+// drop gives memory of [scratch], which is not empty, back to the pool before the call ends.
+func (c *Call) drop(b any) {
+	c.take(b)
+	c.env.Pool.Put(b)
+}
+
 // scratch returns memory of as many elements as shape says, with arbitrary contents, that lives
 // until the kernel returns. It may be called from several goroutines.
 func scratch[T onnx.Element](c *Call, shape ...int) []T {

@@ -209,16 +209,10 @@ func (s *einsumRun) replace(v einsumView, others ...einsumView) einsumView {
 			s.uses[r]--
 		}
 		if o.own {
-			s.drop(o.data)
+			s.c.drop(o.data)
 		}
 	}
 	return v
-}
-
-// drop gives memory of the call back to the pool before the call ends.
-func (s *einsumRun) drop(b any) {
-	s.c.take(b)
-	s.c.env.Pool.Put(b)
 }
 
 // smallProduct is the multiplications of one matrix product below which a loop over positions costs
@@ -251,10 +245,10 @@ func (s *einsumRun) pair(a, b einsumView, keep string) einsumView {
 	v := s.dense(s.matrices(&onnx.Tensor{DType: s.dtype, Shape: []int{count, m, k}, Data: x},
 		&onnx.Tensor{DType: s.dtype, Shape: []int{count, k, n}, Data: y}), batch+left+right)
 	if xCopied {
-		s.drop(x)
+		s.c.drop(x)
 	}
 	if yCopied {
-		s.drop(y)
+		s.c.drop(y)
 	}
 	return v
 }

@@ -135,9 +135,9 @@ func (r resizing) kernel(s *Spec,
 		if c.In[0].Len() == 0 {
 			return fmt.Errorf("input of shape %v has nothing to resize to %v", in, shape)
 		}
-		taps := make([][]tap, len(in))
+		taps := make([]axisTaps, len(in))
 		for k := range in {
-			taps[k] = r.taps(in[k], shape[k], scale[k], roi[k])
+			taps[k] = r.taps(c, in[k], shape[k], scale[k], roi[k])
 		}
 		switch d := out.Data.(type) {
 		case []float32:
@@ -145,7 +145,7 @@ func (r resizing) kernel(s *Spec,
 		case []float64:
 			resize(c, d, data[float64](c.In[0]), in, shape, taps, r.extrapolation)
 		default:
-			pick(out, c.In[0], in, shape, taps)
+			pick(out, c.In[0], in, shape, taps, r.extrapolation)
 		}
 		return nil
 	}, nil
@@ -196,35 +196,83 @@ func (r resizing) region(c *Call, ax []int, rank int) [][2]float64 {
 	return roi
 }
 
-// tap is a weighted input position; position -1 stands for the extrapolation value.
+// tap lists weighted input positions; position -1 stands for the extrapolation value.
 type tap struct {
 	at     []int
 	weight []float64
 }
 
+// axisTaps are the taps of the output positions of one axis: `each` positions and weights for every
+// one, of which the last may have weight 0. They are the call's memory, 16 bytes a pair.
+type axisTaps struct {
+	each   int
+	at     []int64
+	weight []float64
+}
+
+// newAxisTaps has a single position of weight 0 throughout.
+func newAxisTaps(c *Call, out, each int) axisTaps {
+	t := axisTaps{each, scratch[int64](c, out, each), scratch[float64](c, out, each)}
+	clear(t.at)
+	clear(t.weight)
+	return t
+}
+
+// set writes the taps of output position i, at most as many as have room.
+func (t axisTaps) set(i int, of tap) {
+	copy(t.weight[i*t.each:(i+1)*t.each], of.weight)
+	for j, p := range of.at {
+		t.at[i*t.each+j] = int64(p)
+	}
+}
+
+// of returns the positions and weights of output position i.
+func (t axisTaps) of(i int) ([]int64, []float64) {
+	lo, hi := i*t.each, (i+1)*t.each
+	return t.at[lo:hi], t.weight[lo:hi]
+}
+
+// beyond says that output position i has the extrapolation value.
+func (t axisTaps) beyond(i int) bool { return t.at[i*t.each] < 0 }
+
+// most is how many taps an output position has at most. They are counted before the first is made,
+// so that the pool's limit bounds those of one position too.
+func (r resizing) most(scale float64) int {
+	switch {
+	case r.mode == "nearest":
+		return 1
+	case r.antialias && scale < 1:
+		return 2 + 2*r.before(scale)
+	case r.mode == "linear":
+		return 2
+	}
+	return 4
+}
+
 // taps lists the input positions that each output position of one axis is made of. They depend on
 // one axis alone: a pixel's weight is the product of those of its coordinates.
-func (r resizing) taps(in, out int, scale float64, roi [2]float64) []tap {
-	ts := make([]tap, out)
+func (r resizing) taps(c *Call, in, out int, scale float64, roi [2]float64) axisTaps {
 	if scale == 1 && in == out && r.transform != "tf_crop_and_resize" {
-		for i := range ts {
-			ts[i] = tap{[]int{i}, []float64{1}}
+		ts := newAxisTaps(c, out, 1)
+		for i := range out {
+			ts.set(i, tap{[]int{i}, []float64{1}})
 		}
 		return ts
 	}
+	ts := newAxisTaps(c, out, r.most(scale))
 	simple := r.nearest == "simple"
 	if simple {
 		if r.nearest = "floor"; scale < 1 {
 			r.nearest = "ceil"
 		}
 	}
-	for i := range ts {
+	for i := range out {
 		x := r.position(i, in, out, scale, roi)
-		if r.transform == "tf_crop_and_resize" && (x < 0 || x > float64(in-1)) {
-			ts[i] = tap{[]int{-1}, []float64{1}}
+		if r.transform == "tf_crop_and_resize" && !(x >= 0 && x <= float64(in-1)) {
+			ts.set(i, tap{[]int{-1}, nil})
 			continue
 		}
-		ts[i] = r.tapsAt(x, in, scale)
+		ts.set(i, r.tapsAt(x, in, scale))
 	}
 	return ts
 }
@@ -337,16 +385,25 @@ func (r resizing) normalized(first, in int, w []float64, sum bool) tap {
 	return t
 }
 
+// before is how many positions wideTaps has before the one on the left of x, and behind the one on
+// its right.
+func (r resizing) before(scale float64) int {
+	radius := 1.0
+	if r.mode == "cubic" {
+		radius = 2
+	}
+	return int(math.Ceil(radius/scale)) - 1
+}
+
 // wideTaps are those of the filter stretched by 1/scale, so that every position of a larger input
 // counts. They are of a triangle of radius 1, or the cubic filter of radius 2, about 2 radius /
 // scale of them.
 func (r resizing) wideTaps(x float64, in int, scale float64) tap {
-	radius, filter := 1, func(d float64) float64 { return max(0, 1-d) }
+	filter := func(d float64) float64 { return max(0, 1-d) }
 	if r.mode == "cubic" {
-		radius, filter = 2, r.keys
+		filter = r.keys
 	}
-	// positions before the one on the left of x, and behind the one on its right
-	before := int(math.Ceil(float64(radius)/scale)) - 1
+	before := r.before(scale)
 	left := int(math.Ceil(x)) - 1
 	w := make([]float64, 2+2*before)
 	for j := range w {
@@ -357,30 +414,27 @@ func (r resizing) wideTaps(x float64, in int, scale float64) tap {
 
 // resize applies the taps of one axis after another, from the first. An axis of taps t costs
 // O(outputs of the axis · t · all other sizes). Sums are in float64 and on one thread. An output
-// any coordinate of which lies outside the crop has the extrapolation value.
-func resize[T floating](c *Call, out, x []T, in, shape []int, taps [][]tap, extrapolation float64) {
-	cur := make([]float64, len(x))
+// any coordinate of which lies outside the crop has the extrapolation value. Between two axes a
+// tensor may be larger than the input and the output; no more than two are held at a time.
+func resize[T floating](c *Call, out, x []T, in, shape []int, taps []axisTaps, extrapolation float64) {
+	cur := scratch[float64](c, len(x))
 	for i, v := range x {
 		cur[i] = float64(v)
 	}
 	dims := append([]int{}, in...)
-	outside := make([][]bool, len(in))
 	for k := range in {
-		outside[k] = make([]bool, shape[k])
 		outer, inner := product(dims[:k]), product(dims[k+1:])
-		next := make([]float64, outer*shape[k]*inner)
-		for i, t := range taps[k] {
-			if t.at[0] < 0 {
-				outside[k][i] = true
-				continue
-			}
+		next := scratch[float64](c, outer, shape[k], inner)
+		clear(next)
+		for i := range shape[k] {
+			at, weight := taps[k].of(i)
 			for o := 0; o < outer; o++ {
 				dst := next[(o*shape[k]+i)*inner : (o*shape[k]+i+1)*inner]
-				for j, p := range t.at {
-					w := t.weight[j]
+				for j, w := range weight {
 					if w == 0 {
 						continue // a neighbour that does not count may be infinite
 					}
+					p := int(at[j])
 					src := cur[(o*dims[k]+p)*inner : (o*dims[k]+p+1)*inner]
 					for e, v := range src {
 						dst[e] += w * v
@@ -388,36 +442,47 @@ func resize[T floating](c *Call, out, x []T, in, shape []int, taps [][]tap, extr
 				}
 			}
 		}
+		c.drop(cur)
 		cur, dims[k] = next, shape[k]
 	}
 	for i, v := range cur {
 		out[i] = T(v)
 	}
+	if !slices.ContainsFunc(taps, func(t axisTaps) bool { return slices.Min(t.at) < 0 }) {
+		return
+	}
 	pos := make([]int, len(shape))
-	for k := range shape {
-		for i, o := range outside[k] {
-			if !o {
-				continue
-			}
-			for e := range out {
-				unravel(pos, e, shape)
-				if pos[k] == i {
-					out[e] = T(extrapolation)
-				}
-			}
+	for e := range out {
+		if unravel(pos, e, shape); outside(taps, pos) {
+			out[e] = T(extrapolation)
 		}
 	}
 }
 
-// pick is the nearest mode for elements that are not floats. Outside of a crop it takes the first
-// element of an axis.
-func pick(out, x *onnx.Tensor, in, shape []int, taps [][]tap) {
+// outside says that a coordinate of an output lies outside the crop.
+func outside(taps []axisTaps, pos []int) bool {
+	for k, p := range pos {
+		if taps[k].beyond(p) {
+			return true
+		}
+	}
+	return false
+}
+
+// pick is the nearest mode for elements that are not floats. Outside of a crop it takes the
+// extrapolation value, in their type, and of text the empty one.
+func pick(out, x *onnx.Tensor, in, shape []int, taps []axisTaps, extrapolation float64) {
 	st, pos, move := strides(in), make([]int, len(in)), movesOf(x.Data)
+	beyond := try.Get(onnx.Zeros(out.DType, 1))
+	castInto(beyond, onnx.Vector(extrapolation))
 	for i, n := 0, out.Len(); i < n; i++ {
-		unravel(pos, i, shape)
+		if unravel(pos, i, shape); outside(taps, pos) {
+			move.copy(out.Data, i, beyond.Data, 0, 1)
+			continue
+		}
 		off := 0
 		for k, p := range pos {
-			off += max(0, taps[k][p].at[0]) * st[k]
+			off += int(taps[k].at[p]) * st[k]
 		}
 		move.copy(out.Data, i, x.Data, off, 1)
 	}

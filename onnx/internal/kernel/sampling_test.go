@@ -3,9 +3,11 @@ package kernel
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"fmp/onnx"
+	"fmp/onnx/must"
 )
 
 // A position beyond the borders is folded back between them, as often as it takes: about half a
@@ -33,10 +35,12 @@ func TestHalfPixelSymmetric(t *testing.T) {
 	for transform, want := range map[string][]float64{"half_pixel_symmetric": {1, 3}, "half_pixel": {.5, 2.5}} {
 		r := resizing{mode: "linear", transform: transform}
 		var got []float64
-		for _, tap := range r.taps(5, 2, .5, [2]float64{}) {
+		taps := r.taps(NewCall(&Env{Pool: &Pool{}}, 0, 0), 5, 2, .5, [2]float64{})
+		for p := range 2 {
 			x := 0.0
-			for i, at := range tap.at {
-				x += tap.weight[i] * float64(at)
+			at, weight := taps.of(p)
+			for i, at := range at {
+				x += weight[i] * float64(at)
 			}
 			got = append(got, x)
 		}
@@ -52,15 +56,12 @@ func TestSimpleNearest(t *testing.T) {
 	for _, c := range []struct {
 		in, out int
 		scale   float64
-		want    []int
-	}{{4, 2, .6, []int{0, 2}}, {4, 3, .75, []int{0, 2, 3}}, {4, 6, 1.5, []int{0, 0, 1, 2, 2, 3}},
+		want    []int64
+	}{{4, 2, .6, []int64{0, 2}}, {4, 3, .75, []int64{0, 2, 3}}, {4, 6, 1.5, []int64{0, 0, 1, 2, 2, 3}},
 		{12, 8, float64(float32(.7)),
-			[]int{0, 2, 3, 5, 6, 8, 9, 10}}} {
-		var got []int
-		for _, tap := range (resizing{mode: "nearest", transform: "asymmetric", nearest: "simple"}).taps(
-			c.in, c.out, c.scale, [2]float64{}) {
-			got = append(got, tap.at...)
-		}
+			[]int64{0, 2, 3, 5, 6, 8, 9, 10}}} {
+		got := resizing{mode: "nearest", transform: "asymmetric", nearest: "simple"}.taps(
+			NewCall(&Env{Pool: &Pool{}}, 0, 0), c.in, c.out, c.scale, [2]float64{}).at
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%d to %d: positions %v, want %v", c.in, c.out, got, c.want)
 		}
@@ -118,5 +119,64 @@ func TestResizeKeepsLargeAxes(t *testing.T) {
 	out, err := Evaluate(n, 18, []*onnx.Tensor{onnx.ZerosF32(size, 0), nil, onnx.Vector[float32](1, 1)})
 	if err != nil || out[0].Shape[0] != size {
 		t.Errorf("got %v, %v; want %d rows", out, err, size)
+	}
+}
+
+// Elements that are not floats take the extrapolation value outside of a crop as floats do, in their
+// own type, and so does a crop that is not a number.
+func TestResizeBeyondCrop(t *testing.T) {
+	nan := math.NaN()
+	for _, c := range []struct {
+		from, to []float64 // of the crop, on both axes
+		want     []float64 // [3, 3]
+	}{
+		{[]float64{0, 0}, []float64{1, 1}, []float64{1, 2, 3, 4, 5, 6, 7, 8, 9}},
+		{[]float64{0, -.5}, []float64{1, .5}, []float64{55, 1, 2, 55, 4, 5, 55, 7, 8}},
+		{[]float64{.5, .5}, []float64{1.5, 1.5}, []float64{5, 6, 55, 8, 9, 55, 55, 55, 55}},
+		{[]float64{0, nan}, []float64{1, nan}, []float64{55, 55, 55, 55, 55, 55, 55, 55, 55}},
+	} {
+		for _, d := range []onnx.DType{onnx.Uint8, onnx.Int32, onnx.Int64, onnx.Float16, onnx.Float32, onnx.Float64} {
+			x := must.Get(onnx.Zeros(d, 3, 3))(t)
+			castEach(x, func(i int) float64 { return float64(i + 1) })
+			n := &onnx.Node{Op: "Resize", Attrs: []onnx.Attr{onnx.FloatAttr("extrapolation_value", 55.5),
+				onnx.StrAttr("coordinate_transformation_mode", "tf_crop_and_resize")}}
+			got := evaluated(t, 1, n, nil, x, onnx.Vector(append(c.from, c.to...)...), nil, onnx.Vector[int64](3, 3))
+			for i, want := range c.want {
+				if want == 55 && (d == onnx.Float16 || d == onnx.Float32 || d == onnx.Float64) {
+					want = 55.5
+				}
+				if got.At(i) != want {
+					t.Errorf("%v of %v to %v: element %d is %v, want %v", d, c.from, c.to, i, got.At(i), want)
+				}
+			}
+		}
+	}
+}
+
+// TestResizeWithinMemory: positions, their weights and the tensors between two axes are memory of
+// the run, which a file may make far larger than its input and output.
+func TestResizeWithinMemory(t *testing.T) {
+	const n = 1 << 10
+	for name, c := range map[string]struct {
+		x     *onnx.Tensor
+		sizes []int64
+		attrs []onnx.Attr
+	}{
+		"an axis that grows before one that shrinks": {onnx.ZerosF32(1, n), []int64{n, 1}, nil},
+		"bytes of one axis":                          {must.Get(onnx.Zeros(onnx.Uint8, 1))(t), []int64{n * n}, nil},
+		"positions of many": {onnx.ZerosF32(n*n/8, 1), []int64{1, 1}, []onnx.Attr{onnx.StrAttr("mode", "cubic"),
+			onnx.IntAttr("antialias", 1)}},
+	} {
+		node := &onnx.Node{Op: "Resize", Inputs: []string{"x", "", "", "sizes"}, Outputs: []string{"y"}, Attrs: c.attrs}
+		s := &Spec{Node: node, Opset: 19, In: []onnx.DType{c.x.DType, 0, 0, onnx.Int64}, Const: make([]*onnx.Tensor, 4)}
+		k := must.Get(Prepare(s))(t)
+		for _, most := range []int64{4 * n * n, 32 * n * n} {
+			call := NewCall(&Env{Pool: &Pool{Most: most}, Threads: 1}, 4, 1)
+			call.In[0], call.In[3], call.Want[0] = c.x, onnx.Vector(c.sizes...), true
+			err := call.Do(k)
+			if small := most < 8*n*n; small == (err == nil) || small && !strings.Contains(err.Error(), "take more than") {
+				t.Errorf("%s, in %d bytes: %v", name, most, err)
+			}
+		}
 	}
 }
