@@ -141,6 +141,10 @@ func TestAttrsFillInDefaults(t *testing.T) {
 		Attrs(soft, 13).Int("axis"); before != 1 || after != -1 {
 		t.Errorf("Softmax's axis is %d and %d, want 1 and -1", before, after)
 	}
+	// A default that the standard gives in prose alone.
+	if got := Attrs(&onnx.Node{Op: "Concat"}, 3).Int("axis"); got != 1 {
+		t.Errorf("Concat's axis is %d, want 1", got)
+	}
 	if got := Attrs(&onnx.Node{Op: "BatchNormalization"}, 15).Float("epsilon"); got != 1e-5 {
 		t.Errorf("epsilon is %v", got)
 	}

@@ -339,6 +339,8 @@ func floorMod(a, b float64) float64 {
 	switch {
 	case r == 0:
 		return math.Copysign(0, b)
+	case r != r:
+		return r
 	case (r < 0) != (b < 0) && math.IsInf(b, 0):
 		return b
 	case (r < 0) != (b < 0):

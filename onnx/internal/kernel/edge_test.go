@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"fmp/onnx"
@@ -79,6 +80,46 @@ func TestSpecialNumbers(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestModOfNone: the remainder of a number that is none or not finite is none, of any divisor, and an
+// infinite divisor of the other sign is the result else.
+func TestModOfNone(t *testing.T) {
+	inf, nan := math.Inf(1), math.NaN()
+	for _, c := range [][3]float64{
+		{nan, -inf, nan}, {nan, inf, nan}, {inf, -inf, nan}, {-inf, -inf, nan}, {-inf, inf, nan}, {inf, 2, nan},
+		{nan, -2, nan}, {3, 0, nan}, {3, -inf, -inf}, {-3, inf, inf}, {-3, -inf, -3}, {3, nan, nan}, {7, -4, -1},
+	} {
+		got := evaluated(t, 1, &onnx.Node{Op: "Mod"}, nil, onnx.Vector(c[0]), onnx.Vector(c[1])).At(0)
+		if got != c[2] && (got == got || c[2] == c[2]) {
+			t.Errorf("%v mod %v is %v, want %v", c[0], c[1], got, c[2])
+		}
+	}
+}
+
+// TestWindowsOfPaddingAlone: maxima of no element are refused, on several goroutines too.
+func TestWindowsOfPaddingAlone(t *testing.T) {
+	s := &Spec{Node: &onnx.Node{Op: "MaxPool", Attrs: []onnx.Attr{onnx.IntsAttr("kernel_shape", 1, 1),
+		onnx.IntsAttr("pads", 1, 1, 1, 1)}, Inputs: []string{"x"}, Outputs: []string{"y"}},
+		Opset: 12, In: []onnx.DType{onnx.Float32}, Const: make([]*onnx.Tensor, 1)}
+	k := must.Get(Prepare(s))(t)
+	for _, threads := range []int{1, 4} {
+		c := NewCall(&Env{Pool: &Pool{}, Threads: threads}, 1, 1)
+		c.In[0], c.Want[0] = onnx.ZerosF32(4, 64, 40, 40), true
+		must.Fail(c.Do(k))(t, "output [0 0] lies in the padding alone", "a window that sees no element")
+	}
+}
+
+// TestConcatWithoutAxis: before operator set 4 inputs are joined on axis 1 where a node names none.
+func TestConcatWithoutAxis(t *testing.T) {
+	n := &onnx.Node{Op: "Concat", Inputs: []string{"a", "b"}, Outputs: []string{"y"}}
+	in := []*onnx.Tensor{onnx.NewTensor([]float32{1, 2}, 2, 1), onnx.NewTensor([]float32{3, 4}, 2, 1)}
+	out := must.Get(Evaluate(n, 3, in))(t)
+	if got := out[0]; !slices.Equal(got.Shape, []int{2, 2}) || !slices.Equal(got.F32(), []float32{1, 3, 2, 4}) {
+		t.Errorf("joined to %v of shape %v", got.F32(), got.Shape)
+	}
+	_, err := Evaluate(n, 4, in)
+	must.Fail(err)(t, "axis", "no axis in operator set 4")
 }
 
 // TestOneHotOfFloats: indices and depth of floats are cut to whole numbers before an index is counted

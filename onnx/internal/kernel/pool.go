@@ -94,7 +94,6 @@ func maxPool[T number](win window, column bool) Kernel {
 			maxOfRuns(c, any(o).([]float32), x, xs, sp, w, float32(math.Inf(-1)), tapMaxima)
 			return nil
 		}
-		var failed error
 		c.Parallel(xs[0]*xs[1], work(pos, q), func(lo, hi int) {
 			base, at := make([]int, len(in)), make([]int, len(in))
 			for pl := lo; pl < hi; pl++ {
@@ -109,9 +108,7 @@ func maxPool[T number](win window, column bool) Kernel {
 						}
 					})
 					if best < 0 {
-						failed = fmt.Errorf("the window at output %v lies in the padding alone",
-							base)
-						return
+						try.Fail("the window at output %v lies in the padding alone", base)
 					}
 					o[pl*pos+p] = v
 					if idx != nil {
@@ -127,7 +124,7 @@ func maxPool[T number](win window, column bool) Kernel {
 				}
 			}
 		})
-		return failed
+		return nil
 	}
 }
 

@@ -174,7 +174,8 @@ func TestResizeWithinMemory(t *testing.T) {
 			call := NewCall(&Env{Pool: &Pool{Most: most}, Threads: 1}, 4, 1)
 			call.In[0], call.In[3], call.Want[0] = c.x, onnx.Vector(c.sizes...), true
 			err := call.Do(k)
-			if small := most < 8*n*n; small == (err == nil) || small && !strings.Contains(err.Error(), "take more than") {
+			if small := most < 8*n*n; small == (err == nil) ||
+				small && !strings.Contains(err.Error(), "take more than") {
 				t.Errorf("%s, in %d bytes: %v", name, most, err)
 			}
 		}

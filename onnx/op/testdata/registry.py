@@ -59,6 +59,9 @@ post_transform: NONE SOFTMAX LOGISTIC SOFTMAX_ZERO PROBIT
 WORDS = {name: line.partition(": ")[2] for line in WORDS.replace("\\\n", "").splitlines()
          for name in line.partition(": ")[0].split()}
 
+# Defaults that the registries tell in prose alone, by operator, version and attribute.
+DEFAULTS = {"Concat1.axis": "1"}
+
 HEAD = """# What every operator is: facts from the registries of onnx {onnx} and onnxruntime {ort}, written by
 # testdata/registry.py. Do not edit.
 #
@@ -131,6 +134,8 @@ def lines(s, name, formal=lambda p: p, value=lambda a: a.default_value):
             text += " !"
         elif value(a) is not None and value(a).name:
             text += " = " + default(value(a))
+        elif "%s%d.%s" % (name, s.since_version, key) in DEFAULTS:
+            text += " = " + DEFAULTS["%s%d.%s" % (name, s.since_version, key)]
         words = [w for w in ("%s%d.%s" % (name, s.since_version, key), "%s.%s" % (name, key), key) if w in WORDS]
         if words and "STRING" in str(a.type):
             text += " of " + WORDS[words[0]]
