@@ -49,7 +49,7 @@ build: $(BIN)/fmp ## bin/fmp, and bin/fmp-edge without cgo
 	@CGO_ENABLED=0 $(GO) build $(EDGE) -o $(BIN)/fmp-edge ./cmd/fmp-edge
 
 # In bytes, on linux/amd64; docs/speed.md says what has been left out for them.
-BOUNDS := fmp:62500000 fmp-edge:12100000
+BOUNDS := fmp:66000000 fmp-edge:12100000
 
 size: build ## hold the programs to their largest sizes
 	@for p in $(BOUNDS); do n=$$(wc -c < $(BIN)/$${p%:*}); echo "$${p%:*} has $$n bytes of $${p#*:}"; \
