@@ -13,7 +13,9 @@ import (
 
 // Rows computes, or reads from the cache folder (see [Config]), the features of further images of a
 // data set's shape, standardised by stats if that is not nil. Stored are the rows before stats. The
-// file is named by a SHA-256 of the four sizes as int64, little-endian, and of the pixels.
+// file is named by a SHA-256 of the four sizes as int64, little-endian, and of the pixels. Images
+// of the same pixels share a file, whatever data set they are of. Images in files are an error. The
+// result is the caller's.
 func Rows(ctx context.Context, images *dataset.Images, x *extractor.Extractor, stats *Stats,
 	cache string, progress func(done, total int)) ([]float32, error) {
 	if images.Lazy() {

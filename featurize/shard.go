@@ -42,7 +42,8 @@ type Shard struct {
 // again; one that was stopped resumes. Of n shards some are empty where there are fewer chunks:
 // they have no file.
 // Of k chunks a shard has those from i k / n to (i+1) k / n, rounded down: sizes differ by one
-// chunk at most.
+// chunk at most. Shards may be computed at once, by machines that share the folder or have their
+// own. The error of images that cannot be decoded comes after the shard is stored.
 func RunShard(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, i, n int,
 	c Config) (Shard, error) {
 	if n < 1 || n > MaxShards || i < 0 || i >= n {
@@ -84,7 +85,7 @@ func RunShard(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, 
 }
 
 // decoded counts the images of rows, the shard's, that could not be decoded; without skip they are
-// an error that names them.
+// an error that names them. Only files that are decoded when asked for can be such.
 func (s *Shard) decoded(ctx context.Context, ds *dataset.Dataset, rows []float32, dx int,
 	skip bool) error {
 	if !ds.Train.Lazy() {
@@ -117,7 +118,8 @@ func (s Shard) suffix() string {
 	return fmt.Sprintf(".%010d-%010d-of-%010d.npy", s.From, s.To, s.Total)
 }
 
-// parseShard reads the name of a shard's file.
+// parseShard reads the name of a shard's file. A name that Sscanf reads and suffix does not write,
+// as one with more behind it, is none.
 func parseShard(name string) (s Shard, ok bool) {
 	if len(name) < digestLength {
 		return s, false
@@ -129,7 +131,8 @@ func parseShard(name string) (s Shard, ok bool) {
 // Merge makes, of the shards in a cache folder (see [Config]), the file that [Run] reads for each
 // data set whose shards are all there, and removes them then. It holds one buffer in memory. Shards
 // that are missing or do not match their digest are an error, which names the images; the other
-// data sets are merged nevertheless.
+// data sets are merged nevertheless. Shards of an earlier division beside them are an error, not a
+// guess. Steps for a data set: check that they cover it, copy, write the digest, remove the shards.
 func Merge(ctx context.Context, cache string) ([]Merged, error) {
 	dir := cacheDir(cache)
 	if dir == "" {
@@ -174,7 +177,8 @@ func Merge(ctx context.Context, cache string) ([]Merged, error) {
 
 // mergeShards writes the file at path of shards that cover it, and removes them. Shards must be in
 // the order of their images. The file gets its digest before they are removed, so that a merging
-// which is stopped can be finished.
+// which is stopped can be finished. An error leaves the shards. It costs one read and one write of
+// the features.
 func mergeShards(ctx context.Context, path string, shards []Shard) (Merged, error) {
 	m := Merged{Path: path, Images: shards[0].Total, Shards: len(shards)}
 	at := 0
@@ -219,7 +223,8 @@ func mergeShards(ctx context.Context, path string, shards []Shard) (Merged, erro
 	return m, removeShards(shards)
 }
 
-// removeShards removes the files of shards and of their digests.
+// removeShards removes the files of shards and of their digests. The digest goes first: a shard
+// without one would be computed anew, and no digest is left alone.
 func removeShards(shards []Shard) (err error) {
 	for _, s := range shards {
 		err = errors.Join(err, os.Remove(sumPath(s.Path)), os.Remove(s.Path))

@@ -45,7 +45,8 @@ func newStats(rows []float32, dx int) *Stats {
 	return s
 }
 
-// Apply standardises rows in place: (h - mean) / std. rows are [n, dx], row by row.
+// Apply standardises rows in place: (h - mean) / std. rows are [n, dx], row by row. Stats are not
+// changed, so that several goroutines may use them.
 func (s *Stats) Apply(rows []float32) {
 	dx := len(s.Mean)
 	for i := range rows {

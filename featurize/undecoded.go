@@ -13,7 +13,8 @@ import (
 )
 
 // undecoded returns the numbers of the images that could not be decoded: their stored features are
-// NaN. All features of such an image are NaN, so that the first one tells.
+// NaN. All features of such an image are NaN, so that the first one tells. A model's own NaN cannot
+// be meant: features that are not finite are an error of the extractor.
 func undecoded(rows []float32, dx int) (out []int) {
 	for i := 0; i*dx < len(rows); i++ {
 		if math.IsNaN(float64(rows[i*dx])) {
@@ -24,7 +25,8 @@ func undecoded(rows []float32, dx int) (out []int) {
 }
 
 // refused returns the error that names images, which cannot be decoded. Their numbers go on from
-// training to test images. Each is decoded once more for its reason.
+// training to test images. Each is decoded once more for its reason. bad has at least one number,
+// in any order. All reasons are in one error ([imagefile.Unread]). A fault of the disk ends it.
 func refused(ctx context.Context, train, test *dataset.Images, bad []int) error {
 	var errs []error
 	for _, i := range bad {
@@ -36,6 +38,7 @@ func refused(ctx context.Context, train, test *dataset.Images, bad []int) error 
 		if err != nil {
 			return err
 		}
+		// The file was mended since: its features must be computed anew.
 		if len(why) == 0 {
 			return fmt.Errorf("%s could not be decoded when its features were stored, and can be "+
 				"now: remove the stored features", strings.Join(part.Names([]int{i}), ""))
@@ -47,7 +50,8 @@ func refused(ctx context.Context, train, test *dataset.Images, bad []int) error 
 
 // decodable drops the images that cannot be decoded from the features, the data set and rows, and
 // divides the others into splits. Without c.Skip they are an error. Rows that stay move up in their
-// memory.
+// memory. Images in memory were decoded when they were read, so that none of theirs is NaN. An
+// error of ctx, of a file or of the splits leaves ds and f half changed: the caller drops both.
 func (f *Features) decodable(ctx context.Context, ds *dataset.Dataset, rows []float32,
 	c Config) ([]float32, error) {
 	if !ds.Train.Lazy() {
@@ -61,6 +65,7 @@ func (f *Features) decodable(ctx context.Context, ds *dataset.Dataset, rows []fl
 		return nil, refused(ctx, &ds.Train.Images, &ds.Test.Images, bad)
 	}
 	// bad is ascending, so that it is searched by halves.
+	// Images are counted before any is dropped, for the note.
 	of := ds.Train.N + ds.Test.N
 	var names []string
 	first := 0
@@ -83,9 +88,11 @@ func (f *Features) decodable(ctx context.Context, ds *dataset.Dataset, rows []fl
 			return nil, err
 		}
 		*p.part = *some
+		// The features may be of the first images of the part alone: its labels are cut to them.
 		p.rows.N -= len(out)
 		p.rows.Labels = some.Labels[:p.rows.N]
 	}
+	// A row is written at or before its own place, so that none is overwritten unread.
 	left := rows[:0]
 	for i := 0; i*f.Dx < len(rows); i++ {
 		if _, is := slices.BinarySearch(bad, i); !is {

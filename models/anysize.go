@@ -24,7 +24,7 @@ import (
 // of Keys (1981) with a = -1/2 (Catmull-Rom): widened where it shrinks (s > 1), which is
 // antialiasing. Weights are rounded to whole numbers of 2^-14 to 2^-16 that sum to one, pixels
 // between the axes to 1/64, pixels at the end to levels. Operators of opset 17 suffice, as Resize
-// with antialiasing asks for 18.
+// with antialiasing asks for 18. The classifier is not changed.
 func AnySize(classifier *onnx.Model) (m *onnx.Model, err error) {
 	defer wrapped(&err, "taking images of any size")
 	f, err := ReadManifest(classifier)
@@ -82,7 +82,8 @@ func keepDocs(g, before *onnx.Graph) {
 const resizedImages = "resized"
 
 // FixedSize returns a classifier of [AnySize] without its resizing: images [n, H, W, Ch] are those
-// of the size that its manifest states. Other models are returned as they are.
+// of the size that its manifest states. Other models are returned as they are. The node that gives
+// the resized images is taken out, and those before it go as unread.
 func FixedSize(classifier *onnx.Model, f Manifest) (*onnx.Model, error) {
 	if f.Height == 0 {
 		return classifier, nil
@@ -108,6 +109,7 @@ func FixedSize(classifier *onnx.Model, f Manifest) (*onnx.Model, error) {
 }
 
 // resizing maps images, uint8 [n, height, width, channels], to resized, uint8 [n, H, W, channels].
+// [n, H, W Ch] is one matrix a picture for the rows: channels lie beside columns.
 func resizing(f Manifest, channels int) (*onnx.Model, error) {
 	b := build.New("resizing")
 	images := b.Input("images", onnx.Uint8, "n", "height", "width", channels)

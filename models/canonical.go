@@ -14,7 +14,9 @@ import (
 // the one form that it has here (docs/formats.md): these bytes are decoded and run, and a network's
 // digest is their sha256, so that the digest is of everything that an executor reads. Names,
 // documentation, the order of nodes and of attributes, and nodes that the values do not need are
-// not in it. It costs one walk over the nodes, and a copy of the constants.
+// not in it. It costs one walk over the nodes, and a copy of the constants. in and out keep their
+// types and shapes in it, and are otherwise renamed. Nodes of the standard are of the model's
+// operator set.
 func canonical(m *onnx.Model, name string, in, out []onnx.ValueInfo) ([]byte, error) {
 	w := &walk{model: m, maker: m.Graph.Makers(), named: map[string]string{"": ""},
 		graph:  &onnx.Graph{Name: name, Initializers: map[string]*onnx.Tensor{}},
@@ -36,7 +38,8 @@ func canonical(m *onnx.Model, name string, in, out []onnx.ValueInfo) ([]byte, er
 
 // walk copies nodes in the order in which a walk from the outputs, inputs from first to last, is
 // done with them. Inputs are named x0, x1, by their places; constants c0, c1, as the walk meets
-// them; and output j of the i-th node i.j. Names thus follow from the computation alone.
+// them; and output j of the i-th node i.j. Names thus follow from the computation alone. The names
+// of outputs have a dot, so that they meet those of no constant and no input.
 type walk struct {
 	model  *onnx.Model
 	maker  map[string]*onnx.Node
@@ -46,7 +49,8 @@ type walk struct {
 	depth  int
 }
 
-// maxChain bounds the nodes of a network one behind another.
+// maxChain bounds the nodes of a network one behind another. Recursion at this depth takes some
+// megabytes of stack, where Go allows a gigabyte.
 const maxChain = 20_000
 
 // value copies the nodes that make a value, and returns its new name. Only the empty name, of a
@@ -100,7 +104,8 @@ func (w *walk) value(name string) (string, error) {
 	return w.named[name], nil
 }
 
-// domainOf returns a node's domain; the standard's two names are one.
+// domainOf returns a node's domain; the standard's two names are one. They mean the same to every
+// executor, and would give two digests.
 func domainOf(n *onnx.Node) string {
 	if n.Domain == "ai.onnx" {
 		return ""
@@ -114,7 +119,8 @@ var plainKinds = []onnx.AttrKind{onnx.AttrFloat, onnx.AttrInt, onnx.AttrString, 
 
 // plainAttributes returns a node's attributes in the order of their names; of each the value of its
 // kind alone is written ([serde.Marshal]). Graphs as attributes are refused, and so are references
-// to attributes of functions. A name that comes twice would be read in two ways.
+// to attributes of functions. A name that comes twice would be read in two ways. Equal computations
+// must have equal bytes: hence the order, and one kind a value.
 func plainAttributes(n *onnx.Node) ([]onnx.Attr, error) {
 	var out []onnx.Attr
 	for _, a := range n.Attrs {

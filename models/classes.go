@@ -52,6 +52,7 @@ func OfClasses(m *onnx.Model, f Manifest, names []string) (*onnx.Model, Manifest
 
 // keep gives a predictor those images of classes that have a number in to, from 1, under it. Rows
 // stay as they are packed, with the scale of all. Too few images leave the predictor without any.
+// Rows are copied. The bound is on their number over all classes: a class may have none.
 func (t *images) keep(out *onnx.Model, c ConjugateConfig, to []int) {
 	packed, dx := t.packed.Data.([]int8), c.Dx
 	var some []int8

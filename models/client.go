@@ -54,7 +54,9 @@ type Preprocessing struct {
 //	points [s, dx+C], masses [s] the upload (k+C where the embedding's points have k coordinates)
 //
 // x and e are the manifests of extractor and embedding; a mismatch is an error. The result's
-// manifest has kind client and names the extractor's digest.
+// manifest has kind client and names the extractor's digest. The extractor given is not changed.
+// Steps: check sizes, find input and output, infer shapes, join preprocessing, extractor,
+// labelling, embedding and upload. The manifest's provenance is the embedding's.
 func ClientGraph(extractor *onnx.Model, x Manifest, embedding *onnx.Model, e Manifest,
 	p Preprocessing) (m *onnx.Model, err error) {
 	defer wrapped(&err, "fusing the client graph")
@@ -136,7 +138,8 @@ func ClientGraph(extractor *onnx.Model, x Manifest, embedding *onnx.Model, e Man
 	return m, f.Write(m)
 }
 
-// uploading drops the leading axis of an embedding's outputs.
+// uploading drops the leading axis of an embedding's outputs. Embeddings work on a batch of
+// clients, which is one here.
 func uploading(e Manifest) (*onnx.Model, error) {
 	b := build.New("upload")
 	z := b.Input("batch_points", onnx.Float32, 1, e.S, e.PointWidth()+e.C)
@@ -158,7 +161,9 @@ func only(name *string, from []onnx.ValueInfo, what string) error {
 	return nil
 }
 
-// preprocessing maps images, uint8 [n, H, W, Ch], to image, the extractor's input.
+// preprocessing maps images, uint8 [n, H, W, Ch], to image, the extractor's input. Without Raw a
+// pixel p becomes p/255, or (p/255 - mean)/std. The Gather of channels comes first, so that mean
+// and std are in the extractor's order.
 func preprocessing(p Preprocessing) (*onnx.Model, error) {
 	if len(p.Mean) != len(p.Std) || (len(p.Mean) != 0 && len(p.Mean) != p.Channels) {
 		return nil,
@@ -192,7 +197,8 @@ func preprocessing(p Preprocessing) (*onnx.Model, error) {
 }
 
 // labelling maps features and labels to set, [1, n, dx+C], and present, [1, n], which is 0 for a
-// label out of range.
+// label out of range. Labels become rows of 0 and 1, of which a label out of range has zeros alone:
+// it adds no mass. A row of set is the features and these.
 func labelling(p Preprocessing, rank int, e Manifest) (*onnx.Model, error) {
 	if len(p.FeatureMean) != len(p.FeatureStd) ||
 		(len(p.FeatureMean) != 0 && len(p.FeatureMean) != e.Dx) {

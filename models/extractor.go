@@ -93,7 +93,8 @@ func (e Extractor) check() error {
 
 // Loss builds the training graph: inputs image, target, allowed and the running statistics; outputs
 // loss, the mean cross-entropy of a linear head on the features, and the new running statistics
-// (named new_ and the input). Statistics start from [Extractor.Statistics].
+// (named new_ and the input). Statistics start from [Extractor.Statistics]. The loss is -mean_i
+// sum_c target_ic log softmax(logits_i + allowed_i)_c.
 func (e Extractor) Loss(classes int, seed uint64) (*onnx.Model, error) {
 	if err := e.check(); err != nil {
 		return nil, err
@@ -115,7 +116,7 @@ func (e Extractor) Loss(classes int, seed uint64) (*onnx.Model, error) {
 
 // Values returns the parameters and running statistics of a model made by [Extractor.Model], under
 // their names in [Extractor.Loss], for a training run that continues from that model. The head is
-// not included.
+// not included. Tensors are copies.
 func (e Extractor) Values(m *onnx.Model) (map[string]*onnx.Tensor, error) {
 	loss, err := e.Loss(2, 0)
 	if err != nil {
@@ -152,7 +153,8 @@ func (e Extractor) Statistics() map[string]*onnx.Tensor {
 }
 
 // Model builds the inference graph, image to features, from the parameters and statistics of a
-// training run. With classes > 0 it also has the output logits.
+// training run. With classes > 0 it also has the output logits. Values that have no place in the
+// graph, as the head's where classes is 0, are passed over.
 func (e Extractor) Model(values map[string]*onnx.Tensor, classes int) (*onnx.Model, error) {
 	if err := e.check(); err != nil {
 		return nil, err
@@ -184,7 +186,8 @@ func (e Extractor) Model(values map[string]*onnx.Tensor, classes int) (*onnx.Mod
 // so that features that had the given mean and standard deviation get mean 0 and standard deviation
 // 1. Stored are mean and variance (v) of x, and features are (x - mean)/sqrt(v + epsilon). With s =
 // sqrt(v + epsilon) they become mean + s m and (s d)^2 - epsilon, for the given mean m and
-// deviation d.
+// deviation d. m is changed in place. Statistics stay in float32, so that the result is right to
+// its rounding.
 func SetStandardization(m *onnx.Model, mean, std []float64) error {
 	mt, vt := m.Graph.Initializers[standardize+"/mean"], m.Graph.Initializers[standardize+"/var"]
 	if mt == nil || vt == nil || len(mean) != mt.Len() || len(std) != mt.Len() {
@@ -281,7 +284,8 @@ func ones(shape ...int) *onnx.Tensor {
 	return t
 }
 
-// unit is a 3x3 convolution, a normalisation and a relu.
+// unit is a 3x3 convolution, a normalisation and a relu. Weights are drawn with deviation sqrt(2/(9
+// in)), which keeps the variance through a relu (He et al. 2015, arXiv:1502.01852).
 func (n network) unit(scope, suffix string, x build.Ref, in, out int) build.Ref {
 	w := n.w.Scope(scope)
 	weight := w.Scope("conv"+suffix).Param("weight", gaussian(math.Sqrt(2/float64(9*in))),
@@ -295,7 +299,8 @@ func (n network) unit(scope, suffix string, x build.Ref, in, out int) build.Ref 
 }
 
 // norm is batch normalisation; name is that of its statistics. In training it normalises by the
-// batch, and its outputs are the running statistics after it.
+// batch, and its outputs are the running statistics after it. new = 0.95 old + 0.05 batch, as
+// ONNX's BatchNormalization has momentum.
 func (n network) norm(name string, x build.Ref, size int, scale, shift build.Ref) build.Ref {
 	epsilon := onnx.FloatAttr("epsilon", normEpsilon)
 	if !n.training {

@@ -12,7 +12,8 @@ import (
 // in a model; nil where there is none whose weights are numbers that no input changes. Of several
 // such layers the first one that fits is taken. The numbers are copied to float32. A layer may hold
 // them as [dx, classes] or, flipped (transB), as [classes, dx]: the weight of class y and feature j
-// is number y perClass + j perFeature.
+// is number y perClass + j perFeature. The engine computes weights that are no initializers. An
+// error of it counts as no layer.
 func LastLayer(eng engine.Engine, m *onnx.Model, value string, dx int) *onnx.Tensor {
 	for _, n := range m.Graph.Nodes {
 		if n.Op != "Gemm" && n.Op != "MatMul" || len(n.Inputs) < 2 || n.Inputs[0] != value {
@@ -39,7 +40,8 @@ func LastLayer(eng engine.Engine, m *onnx.Model, value string, dx int) *onnx.Ten
 }
 
 // fixed returns a value that is the same for all inputs, such as weights that a network stores in
-// bytes; nil where it is none or the engine cannot compute it.
+// bytes; nil where it is none or the engine cannot compute it. m is not changed. Its inputs are
+// taken away, so that a value that needs one cannot be computed.
 func fixed(eng engine.Engine, m *onnx.Model, value string) *onnx.Tensor {
 	if t := m.Graph.Initializers[value]; t != nil {
 		return t

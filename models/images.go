@@ -9,7 +9,8 @@ import (
 )
 
 // Names of the images that a conjugate predictor may hold: those of its corpus, which a round of
-// the same classes counts as one more client's.
+// the same classes counts as one more client's. They are initializers that no node of the graph
+// reads.
 const (
 	conjImages       = "images"        // int8 [N, dx]: softened features in units of their scale
 	conjImagesScale  = "images_scale"  // float32 [dx]
@@ -76,7 +77,8 @@ func WithImages(m *onnx.Model, features []float32, labels []int) (*onnx.Model, e
 	return out, nil
 }
 
-// soft returns features with their norm softened: phi of [NewConjugate].
+// soft returns features with their norm softened: phi of [NewConjugate]. Sums are in float64. A
+// centre equal to the features gives zeros.
 func soft(features, centre []float32, radius float64) []float32 {
 	out, dx := make([]float32, len(features)), len(centre)
 	for at := 0; at < len(features); at += dx {
@@ -93,11 +95,12 @@ func soft(features, centre []float32, radius float64) []float32 {
 	return out
 }
 
-// images are those of a conjugate predictor as it holds them.
+// images are those of a conjugate predictor as it holds them. packed is [N, dx], scale [dx] and
+// labels [N].
 type images struct{ packed, scale, labels *onnx.Tensor }
 
 // readImages returns the images of a conjugate predictor of dx features and some classes, checked;
-// nil where it holds none.
+// nil where it holds none. The scale is bounded so that no product with a byte overflows float32.
 func readImages(m *onnx.Model, dx, classes int) (*images, error) {
 	in := m.Graph.Initializers
 	t := &images{in[conjImages], in[conjImagesScale], in[conjImagesLabels]}
@@ -130,7 +133,8 @@ func readImages(m *onnx.Model, dx, classes int) (*images, error) {
 }
 
 // Images returns the images of a conjugate predictor, softened features [N, dx] with labels [N];
-// none where it holds none.
+// none where it holds none. The result is the caller's. The numbers are those that were packed, to
+// half a step.
 func Images(m *onnx.Model) (rows []float32, labels []int, err error) {
 	c, _, err := ConjugateValues(m)
 	if err != nil {

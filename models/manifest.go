@@ -111,7 +111,8 @@ func (f Manifest) writeOrigin(m *onnx.Model, o Origin) error {
 	return f.Write(m)
 }
 
-// Write replaces the manifest in a model's metadata; other properties are kept.
+// Write replaces the manifest in a model's metadata; other properties are kept. m's metadata is
+// changed in place. It is not changed where the manifest is wrong.
 func (f Manifest) Write(m *onnx.Model) error {
 	if err := f.check(); err != nil {
 		return err
@@ -190,7 +191,8 @@ func (f *Manifest) lists() []property[any] {
 }
 
 // ReadManifest reads a model's manifest. For a model without one, such as a third-party extractor,
-// it returns a Manifest with an empty Kind; a malformed one is an error.
+// it returns a Manifest with an empty Kind; a malformed one is an error. Properties under unknown
+// keys are passed over, so that files of newer programs can be read.
 func ReadManifest(m *onnx.Model) (Manifest, error) {
 	var f Manifest
 	get := func(key string) string { return m.Metadata[keyPrefix+key] }
@@ -203,6 +205,7 @@ func ReadManifest(m *onnx.Model) (Manifest, error) {
 			continue
 		}
 		v, err := strconv.Atoi(s)
+		// 2^31 - 1 fits int on every machine.
 		if err != nil || v < 0 || v > math.MaxInt32 {
 			return Manifest{}, fmt.Errorf("manifest: %s%s is %q; want a whole number of at least 0",
 				keyPrefix, n.key, s)
@@ -247,7 +250,7 @@ func ReadManifest(m *onnx.Model) (Manifest, error) {
 }
 
 // check returns an error for a field that no model of ours has. Manifests come from files of
-// others.
+// others. It is run when a manifest is written, and when it is read.
 func (f Manifest) check() error {
 	if f.Kind != "" && !slices.Contains(kinds, f.Kind) {
 		return fmt.Errorf("manifest: kind is %q; allowed are %s", f.Kind, strings.Join(kinds, ", "))
@@ -302,7 +305,8 @@ func (f Manifest) name() string {
 	return kind
 }
 
-// wrapped puts the step that failed before an error, where there is one.
+// wrapped puts the step that failed before an error, where there is one. It is for a deferred call,
+// with the address of the named result.
 func wrapped(err *error, doing string) {
 	if *err != nil {
 		*err = fmt.Errorf("%s: %w", doing, *err)
@@ -320,7 +324,9 @@ func manifestOf(m *onnx.Model, kind string) (Manifest, error) {
 }
 
 // Match returns an error unless two models can work together: sizes that both state (dx, classes)
-// and the extractor that both were trained behind must agree. The error names both sides.
+// and the extractor that both were trained behind must agree. The error names both sides. A size or
+// digest of 0 or "" is not stated, and agrees with any. Of an extractor the digest is its file's,
+// of others that in their manifest.
 func Match(a, b Manifest) error {
 	for _, n := range []struct {
 		what string
@@ -359,7 +365,8 @@ func DigestBytes(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// DigestFile returns the sha256, in hexadecimal, of the first limit bytes of a regular file.
+// DigestFile returns the sha256, in hexadecimal, of the first limit bytes of a regular file. A file
+// that grows meanwhile is read to the limit at most.
 func DigestFile(path string, limit int64) (string, error) {
 	f, err := regularfile.Open(path)
 	if err != nil {
@@ -375,7 +382,8 @@ func DigestFile(path string, limit int64) (string, error) {
 
 // Load reads a model file and its manifest, with Source and Digest filled in. A client graph or a
 // classifier must be one closed file ([serde.Closed]); the larger tensors of others may lie in
-// files beside it.
+// files beside it. The file is read once, so that the digest is of the bytes that are parsed.
+// Tensors in files beside it are not in the digest.
 func Load(path string) (*onnx.Model, Manifest, error) {
 	return loadAs(path, func(metadata map[string]string) bool {
 		kind := metadata[keyPrefix+"kind"]

@@ -26,6 +26,8 @@ type matching struct {
 }
 
 // newMatching prepares the comparison of two graphs. maker has the nodes of got by their outputs.
+// want is the graph that this package builds, and got the one of a stranger. seen may be replaced
+// by the caller's, to collect the nodes of several comparisons.
 func newMatching(want *onnx.Model, got *onnx.Graph, maker map[string]*onnx.Node) *matching {
 	u := &matching{want: want.Graph, got: got, wantMaker: want.Graph.Makers(), gotMaker: maker,
 		free:  map[string]bool{},
@@ -38,7 +40,9 @@ func newMatching(want *onnx.Model, got *onnx.Graph, maker map[string]*onnx.Node)
 
 // value compares the nodes that compute a value of want with those that compute a value of got.
 // Inputs of want are bound to any value. Each value of want is compared once, so that the time is
-// linear in its nodes. The error names the first node that differs.
+// linear in its nodes. The error names the first node that differs. Operands are compared in their
+// order: an Add with its operands exchanged differs. It recurses as deep as want, which this
+// package builds.
 func (u *matching) value(want, got string) error {
 	if to, ok := u.bound[want]; ok {
 		if to != got {
@@ -47,6 +51,8 @@ func (u *matching) value(want, got string) error {
 		}
 		return nil
 	}
+	// It is bound before its inputs are compared, so that a value which several nodes read is
+	// walked once.
 	u.bound[want] = got
 	if t, ok := u.want.Initializers[want]; ok {
 		return u.constant(want, t, got)
@@ -79,7 +85,8 @@ func (u *matching) value(want, got string) error {
 }
 
 // constant compares an initializer. A parameter may be stored as float16 and converted. A parameter
-// in float16 is bound to the Cast that widens it, which counts as compared.
+// in float16 is bound to the Cast that widens it, which counts as compared. Other constants must be
+// equal in every bit.
 func (u *matching) constant(name string, want *onnx.Tensor, got string) error {
 	if m := u.gotMaker[got]; m != nil && u.free[name] && m.Op == "Cast" && m.Domain == "" &&
 		len(m.Inputs) == 1 {
@@ -130,7 +137,8 @@ func operation(n *onnx.Node) string {
 		strings.Join(attrs, ", "), len(n.Inputs))
 }
 
-// attribute writes an attribute; of a tensor its digest.
+// attribute writes an attribute; of a tensor its digest. The kind is part of the text, so that 1
+// and 1.0 differ.
 func attribute(a onnx.Attr) string {
 	var v any
 	switch a.Kind {
@@ -155,7 +163,8 @@ func attribute(a onnx.Attr) string {
 }
 
 // tensorDigest returns the sha256 of a tensor's element type, shape and numbers. Type and shape
-// come first, so that tensors of equal bytes and other shapes differ.
+// come first, so that tensors of equal bytes and other shapes differ. Elements are hashed in
+// pieces, little-endian.
 func tensorDigest(t *onnx.Tensor) [sha256.Size]byte {
 	h := sha256.New()
 	fmt.Fprintf(h, "%v %v\n", t.DType, t.Shape)

@@ -60,6 +60,7 @@ func (p *OpenParameters) learned() map[string]float32 {
 
 // tensors returns the parameters by name. Its errors name sizes that do not fit, numbers that are
 // not finite, and scales out of bounds. Parameters of 0 that older models have not are left out.
+// Slices are not copied.
 func (p *OpenParameters) tensors() (map[string]*onnx.Tensor, error) {
 	dx, k := len(p.Centre), len(p.Origin)
 	if dx < 1 || dx > maxWidth || k < 1 || k > dx {
@@ -110,7 +111,8 @@ func (p *OpenParameters) tensors() (map[string]*onnx.Tensor, error) {
 	return out, nil
 }
 
-// addEnds adds the ends of intervals where they were learned.
+// addEnds adds the ends of intervals where they were learned. Ends of zero mean that none were
+// learned.
 func (p *OpenParameters) addEnds(to map[string]*onnx.Tensor) error {
 	if p.Ends == (SizedEnds{}) {
 		return nil
@@ -130,7 +132,8 @@ const maxScale = 16
 
 // NewOpen builds an open predictor. Its graph maps features [n, dx] to the coordinates [n, k] of
 // clients' class means and of the heads, phi(h) = (h - c)/sqrt(1 + |h - c|^2/r^2), projected where
-// k < dx; the other parameters are read by the server's linear algebra.
+// k < dx; the other parameters are read by the server's linear algebra. Sizes are checked before
+// the graph is built. m0, the moments and the class means are initializers that no node reads.
 func NewOpen(p OpenParameters) (*onnx.Model, error) {
 	values, err := p.tensors()
 	if err != nil {
@@ -153,7 +156,8 @@ func NewOpen(p OpenParameters) (*onnx.Model, error) {
 // OpenEmbedding returns the client's part of an open predictor as an embedding, which [ClientGraph]
 // and pipeline/compress take: class means of phi, dx numbers, for as many classes as the clients
 // have; one slot per class, of mass 0 where a client has no point of it. A conjugate predictor
-// behind the same extractor and corpus reads the same points ([ConjugateEmbedding]).
+// behind the same extractor and corpus reads the same points ([ConjugateEmbedding]). The classes'
+// names are dropped, as clients have classes of their own. m is not changed.
 func OpenEmbedding(m *onnx.Model, classes int) (*onnx.Model, error) {
 	p, err := OpenValues(m)
 	if err != nil {
@@ -207,6 +211,7 @@ func SameSoftening(a, b *onnx.Model) bool {
 // SofteningOf returns the parameters by which a graph of class means of dx features softens these,
 // [ConjCentre] and [ConjRadius], and in k coordinates (0: none) [ConjMap] and [ConjOrigin]: those
 // of a client graph, an embedding or a predictor. Numbers that are stored in float16 are widened.
+// The tensors are the model's own, unless they were widened.
 func SofteningOf(m *onnx.Model, dx, k int) (map[string]*onnx.Tensor, error) {
 	shapes, names := ConjugateConfig{Dx: dx, K: k}.shapes(), []string{ConjCentre, ConjRadius}
 	if k > 0 {
@@ -235,7 +240,8 @@ func SofteningOf(m *onnx.Model, dx, k int) (map[string]*onnx.Tensor, error) {
 }
 
 // OpenValues returns the parameters of an open predictor's model. The first parameter that is
-// missing or of another rank makes the error.
+// missing or of another rank makes the error. Sizes and bounds are checked as for a new model.
+// Slices are the model's own: callers do not change them.
 func OpenValues(m *onnx.Model) (OpenParameters, error) {
 	var p OpenParameters
 	_, err := manifestOf(m, KindOpen)

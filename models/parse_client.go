@@ -34,14 +34,10 @@ type ParsedClient struct {
 // ParseClient takes a client graph of the given manifest apart, and returns an error unless
 //
 //   - all but the extractor is, node by node, the output of [ClientGraph]: operators, attributes,
-//     wiring, constants, and element types
-//
-// and shapes
-//
-//	  of the numbers that are a model's own,
-//	- the extractor reads the preprocessed images and nothing else,
-//	- the extractor's operations, their order and the shapes of their values follow from the
-//	  images' shape alone ([Steady]).
+//     wiring, constants, and element types and shapes of the numbers that are a model's own,
+//   - the extractor reads the preprocessed images and nothing else,
+//   - the extractor's operations, their order and the shapes of their values follow from the
+//     images' shape alone ([Steady]).
 //
 // The error names the node that differs. The extractor itself may compute anything: it is for the
 // owner of the images to approve, by its digest.
@@ -189,6 +185,7 @@ func (t *taker) config() (EmbeddingConfig, error) {
 // built again for two classes, with the parameters that were found.
 func (t *taker) embedding(seen map[*onnx.Node]bool) error {
 	f := t.manifest
+	// A private round clips coordinates of class means, and moments are of class means alone.
 	switch {
 	case f.Clip > 0 && (f.K < 1 || !f.ClassMeans):
 		return fmt.Errorf("its manifest says that points are clipped, and not which coordinates " +
@@ -233,7 +230,7 @@ func (t *taker) embedding(seen map[*onnx.Node]bool) error {
 }
 
 // embeddingOf builds the embedding that the manifest tells of, for a number of classes, with
-// numbers that do not matter.
+// numbers that do not matter. Parameters are compared by type and shape, so that any numbers serve.
 func (t *taker) embeddingOf(classes int) (*onnx.Model, error) {
 	if t.manifest.ClassMeans {
 		return t.manifest.means(classes)
@@ -297,7 +294,8 @@ func setParameter(g *onnx.Graph, name string, of *onnx.Graph, value string) erro
 }
 
 // classMeansEmbedding builds the client's part of a conjugate, open or private predictor, with
-// numbers that do not matter: class means of w where k is above 0, else of phi.
+// numbers that do not matter: class means of w where k is above 0, else of phi. Class means need
+// the centre and the radius alone, and in coordinates the map and the origin.
 func classMeansEmbedding(c ConjugateConfig) (*onnx.Model, error) {
 	values := map[string]*onnx.Tensor{ConjCentre: onnx.ZerosF32(c.Dx), ConjRadius: onnx.ZerosF32()}
 	if c.K > 0 {
@@ -322,7 +320,9 @@ func ClassMeansEmbedding(dx, classes int, radius float32) (*onnx.Model, error) {
 
 // labelling compares the part from the extractor's output and the labels to set and present. A mean
 // over axis 1 is that of tokens, over 1 and 2 that of pixels before channels, and over 2 and 3 that
-// of pixels after them. Another is the extractor's own.
+// of pixels after them. Another is the extractor's own. Standardisation is recognised by its two
+// constants of dx numbers. The labels must be the graph's own input, as otherwise another part
+// could choose them.
 func (t *taker) labelling(seen map[*onnx.Node]bool) error {
 	at := t.set
 	for range 2 { // what Output and Unsqueeze add
@@ -382,7 +382,8 @@ func (t *taker) axes(n *onnx.Node) []int64 {
 	return nil
 }
 
-// affine returns mean and std where a value is (x - mean)/std with constants of n numbers.
+// affine returns mean and std where a value is (x - mean)/std with constants of n numbers. A
+// division by a constant of another shape is the extractor's own.
 func (t *taker) affine(name string, n int) (mean, std []float32) {
 	div := t.maker[name]
 	if div == nil || div.Op != "Div" || t.maker[div.Input(0)] == nil ||

@@ -30,12 +30,14 @@ func (r *resize) atLeastOne(x build.Ref) build.Ref { return r.b.Op("Max", []buil
 func (r *resize) least(x, y build.Ref) build.Ref { return r.b.Op("Min", []build.Ref{x, y}) }
 
 // share returns max(1, a*b/c), rounded: the size of a part that has another shape's aspect ratio.
+// It is (2 a b + c) / (2 c) in whole numbers, as imagefile computes it.
 func (r *resize) share(a, b, c build.Ref) build.Ref {
 	twice := r.b.Mul(r.two, c)
 	return r.atLeastOne(r.b.Div(r.b.Add(r.b.Mul(r.two, r.b.Mul(a, b)), c), twice))
 }
 
-// margin returns (whole - part) / 2, rounded down.
+// margin returns (whole - part) / 2, rounded down. Of an odd difference the smaller margin comes
+// first.
 func (r *resize) margin(whole, part build.Ref) build.Ref {
 	return r.b.Div(r.b.Sub(whole, part), r.two)
 }
@@ -51,7 +53,7 @@ func CropShare(resize string) (share float64, ok bool) {
 	return share, err == nil && share > 0 && share <= 1
 }
 
-// Shrunk returns the share of a number of pixels, rounded, 1 at least.
+// Shrunk returns the share of a number of pixels, rounded, 1 at least. A half is rounded up.
 func Shrunk(pixels int, share float64) int {
 	return max(1, int(math.Floor(float64(pixels)*share+0.5)))
 }
@@ -86,7 +88,8 @@ func (r *resize) part(h, w build.Ref, f Manifest) (rows, columns axis) {
 
 // weights returns the matrix R of an axis times [unit], float64 [out, in], and that unit: whole
 // numbers of which every row has the sum unit, 0 outside of the part that is resized. As running
-// sums are rounded, and not the weights, no row's sum is off by rounding.
+// sums are rounded, and not the weights, no row's sum is off by rounding. They are computed for
+// each call, since sizes are known then alone. It costs O(out in).
 func (r *resize) weights(a axis) (weights, unit build.Ref) {
 	b := r.b
 	real := func(x build.Ref) build.Ref { return b.Cast(x, onnx.Float64) }

@@ -34,7 +34,8 @@ const (
 //
 //	u_c = Factor_c z_c + Offset_c + sum_j z_j Mixing_jc
 //
-// whose softmax are the head's probabilities from then on.
+// whose softmax are the head's probabilities from then on. A factor of 1, no offset and no mixing
+// leave probabilities as they are.
 type Scaling struct {
 	Kind   string    `json:"kind"`
 	Factor []float32 `json:"factor"` // one for all classes, or one a class; 1/T of a temperature T
@@ -58,7 +59,7 @@ type OriginScaling struct {
 
 // ScalingScores are scores of stated probabilities: the negative log-likelihood in nats, the
 // expected calibration error, its mean where the probabilities are right, and the mean confidence
-// less the accuracy.
+// less the accuracy. Perfect is above 0, as the images are finite in number.
 type ScalingScores struct {
 	NLL     float64 `json:"nll"`
 	ECE     float64 `json:"ece"`
@@ -74,6 +75,7 @@ func (s *Scaling) check(classes int) error {
 			len(s.Offset), len(s.Mixing), classes)
 	}
 	for _, v := range slices.Concat(s.Factor, s.Offset, s.Mixing) {
+		// v - v is 0 for finite numbers alone.
 		if v-v != 0 {
 			return fmt.Errorf("a number is %v: want finite ones", v)
 		}
@@ -84,7 +86,7 @@ func (s *Scaling) check(classes int) error {
 // scaled names a value that a scaling adds.
 func scaled(name string) string { return "calibration/" + name }
 
-// producer returns the node that computes a value, nil for none.
+// producer returns the node that computes a value, nil for none. It takes O(nodes) steps.
 func producer(g *onnx.Graph, value string) *onnx.Node {
 	at := slices.IndexFunc(g.Nodes,
 		func(n *onnx.Node) bool { return slices.Contains(n.Outputs, value) })
@@ -122,7 +124,7 @@ func headsOf(g *onnx.Graph, probabilities string) ([]*onnx.Node, error) {
 }
 
 // WithSamples returns a classifier whose output samples has the probabilities of each head before
-// any scaling.
+// any scaling. The model given is not changed.
 func WithSamples(classifier *onnx.Model) (m *onnx.Model, err error) {
 	defer wrapped(&err, "reading the heads")
 	m = onnx.Clone(classifier)
@@ -159,7 +161,8 @@ func dropOutputs(g *onnx.Graph, names ...string) {
 // WithScaling returns a classifier whose heads state the probabilities that a scaling makes of
 // theirs, in place of an earlier scaling, and without prediction sets: [WithSets] adds them again.
 // The ends of intervals, where the classifier has them, move with the probability's log-odds: their
-// distances from it are multiplied by Factor. The classifier itself is not changed.
+// distances from it are multiplied by Factor. The classifier itself is not changed. An earlier
+// scaling is taken out first, so that scalings do not add up.
 func WithScaling(classifier *onnx.Model, s OriginScaling) (m *onnx.Model, err error) {
 	defer wrapped(&err, "calibrating probabilities")
 	f, err := ReadManifest(classifier)
@@ -245,7 +248,8 @@ func Descends(m *onnx.Model, digest string) error {
 	return f.writeOrigin(m, o)
 }
 
-// unscale takes an earlier scaling and prediction sets out of a classifier's graph.
+// unscale takes an earlier scaling and prediction sets out of a classifier's graph. Their nodes go,
+// as nothing reads them.
 func unscale(g *onnx.Graph) error {
 	if _, ok := g.Output(UncalibratedOutput); ok {
 		now, err := headsOf(g, "probabilities")
@@ -273,7 +277,8 @@ func unscale(g *onnx.Graph) error {
 	return nil
 }
 
-// nodes adds the nodes from logits to scaled ones, and returns the name of these.
+// nodes adds the nodes from logits to scaled ones, and returns the name of these. logits are [n, S,
+// C]. Vectors and matrices need log-probabilities, as logits are known but for a constant.
 func (s *Scaling) nodes(g *onnx.Graph, logits string, classes int) (string, error) {
 	root := build.New("calibration")
 	b := root.Scope("heads")
@@ -369,7 +374,7 @@ func (s *Scaling) intervals(g *onnx.Graph) error {
 }
 
 // moves reports whether a value is computed from scaled logits. Sixteen nodes back are looked at,
-// more than lie between heads and ends.
+// more than lie between heads and ends. It bounds the recursion too.
 func moves(g *onnx.Graph, value string, depth int) bool {
 	n := producer(g, value)
 	if value == scaled("scaled") || n == nil || depth > 16 {

@@ -23,7 +23,8 @@ const (
 // minWider bounds f - 1 from below, under the division.
 const minWider = 1e-6
 
-// shiftTurns is the number of steps of expectation and maximization.
+// shiftTurns is the number of steps of expectation and maximization. The number is fixed, so that
+// the graph has no loop.
 const shiftTurns = 10
 
 // ShiftParts are the parts of the estimate of a shift b, which is N(0, diag(Variance)) in r
@@ -63,7 +64,7 @@ type ShiftParts struct {
 // WithShift returns a graph of coordinates, features [n, dx] to coordinates [n, k], with the input
 // shift and the output estimated_shift. The coordinates are a conjugate predictor's, of which
 // further outputs read shifted features too, or embedded features (MomentsCoordinates), which the
-// shift is of then, and dx is k.
+// shift is of then, and dx is k. The graph given is not changed, and p's tensors are copied.
 func WithShift(coordinates *onnx.Model, p ShiftParts) (m *onnx.Model, err error) {
 	defer wrapped(&err, "adding a shift")
 	m = onnx.Clone(coordinates)
@@ -138,6 +139,7 @@ type shiftStep struct {
 
 // newShiftStep adds the constants of all steps, and the values of the features that each step
 // takes.
+// Constants stand once in the graph, whatever the number of steps.
 func newShiftStep(b *build.Builder, p ShiftParts, features build.Ref) *shiftStep {
 	s := &shiftStep{b: b, p: p, mean: b.ReduceMean(features, true, 0),
 		means: b.Param("shift/means", p.Means.Clone())}
@@ -172,6 +174,7 @@ func (s *shiftStep) next(p build.Ref) build.Ref {
 	// The classes' shares, and the mean of the images less that of these classes.
 	q := b.Div(b.Add(sum, b.Mul(a, s.shares)), b.Add(s.images, a))
 	d := b.Sub(s.mean, b.MatMul(q, s.means))
+	// x v/(v + noise) is the posterior mean of a normal prior of variance v.
 	gained := func(x, v, noise build.Ref) build.Ref { return b.Mul(x, b.Div(v, b.Add(v, noise))) }
 	noise := s.once
 	if s.p.Rest == 0 {
@@ -228,7 +231,8 @@ func joined(m, estimate *onnx.Model, phi, rows string) (*onnx.Model, error) {
 }
 
 // graft gives a part's values and nodes their own names within a graph, but for inputs that stand
-// for values of the graph, and adds its constants.
+// for values of the graph, and adds its constants. The part's nodes are changed in place, and are
+// the caller's to append.
 func graft(g, part *onnx.Graph, inputs map[string]string, own func(name string) string) {
 	name := func(v string) string {
 		if to, ok := inputs[v]; ok || v == "" {
@@ -277,7 +281,7 @@ func product(a, b *onnx.Tensor) *onnx.Tensor {
 }
 
 // Adapted returns a classifier whose shift is that of an owner's images, as estimated_shift gives
-// it.
+// it. The classifier given is not changed.
 func Adapted(classifier *onnx.Model, shift *onnx.Tensor) (*onnx.Model, error) {
 	m := onnx.Clone(classifier)
 	if err := m.Graph.SetDefault(ShiftInput, shift); err != nil {

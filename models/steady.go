@@ -76,7 +76,7 @@ var constantFrom = map[string]int{"Gather": 1, "GatherElements": 1, "Pow": 1, "R
 	"Split": 1, "Dropout": 1}
 
 // wholeNumbers reports whether an input is of whole numbers of 32 or 64 bits by an operator's
-// definition.
+// definition. Inputs that may be of other types as well are not among these.
 func wholeNumbers(s *op.Schema, i int) bool {
 	if s == nil {
 		return false
@@ -96,7 +96,8 @@ var lengths = map[string]int{"RNN": 4, "GRU": 4, "LSTM": 4}
 // so that neither the number of steps nor memory nor the number of rows that come out tells of the
 // content of an image: operators of an allow-list alone see it, and every value has a shape that is
 // known once the inputs' are. Symbolic sizes of the inputs are taken for 1. Numbers below 1.2e-38
-// take some processors longer, which no list of operators mends.
+// take some processors longer, which no list of operators mends. Sizes are taken for 1 since a
+// batch's number is no secret of an image. It costs one inference of shapes.
 func Steady(m *onnx.Model) error {
 	one := onnx.Clone(m)
 	for _, in := range one.Graph.Inputs {
@@ -134,6 +135,7 @@ func Steady(m *onnx.Model) error {
 				!slices.ContainsFunc(v.Shape, func(d onnx.Dim) bool { return !d.IsKnown() }) {
 				continue
 			}
+			// A shape that is not known could follow from values, as that of NonZero does.
 			return fmt.Errorf("the extractor's %s gives %v: its shape cannot be told before an "+
 				"image is read; what it does must not depend on what is in an image", n.Label(), v)
 		}
@@ -143,7 +145,8 @@ func Steady(m *onnx.Model) error {
 
 // steadyNode returns an error for a node, with its definition, that may take a time of its own for
 // an image, and adds its outputs to the values that follow from images. Random numbers are refused
-// whatever they follow from.
+// whatever they follow from. Shape and Size give nothing of the content, since shapes are the same
+// for all images.
 func steadyNode(n *onnx.Node, s *op.Schema, seen map[string]bool,
 	types map[string]onnx.ValueInfo) error {
 	from := slices.ContainsFunc(n.Inputs, func(in string) bool { return seen[in] })

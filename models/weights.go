@@ -31,7 +31,8 @@ func (w layers) Scope(name string) layers {
 // initial fills a new parameter t of the given shape with its initial value.
 type initial func(r *rand.Rand, t []float32, shape []int)
 
-// Param adds a parameter of the given shape.
+// Param adds a parameter of the given shape. init must fill all of t. A shape of too many elements
+// fails the building.
 func (w layers) Param(name string, init initial, shape ...int) build.Ref {
 	n, err := onnx.Elements(shape)
 	if err != nil {

@@ -16,11 +16,13 @@ const (
 	cifarPixels = 3 * cifarSide * cifarSide
 )
 
+// cifar10Classes are in the order of the labels, as batches.meta.txt lists them.
 var cifar10Classes = []string{"airplane", "automobile", "bird", "cat", "deer", "dog", "frog",
 	"horse", "ship", "truck"}
 
 // openCIFAR10 reads the training batches that are there, and the test batch. Some that are missing
-// make a note, all of them an error.
+// make a note, all of them an error. Batches follow one another in the order of their numbers, so
+// that the order of images does not depend on the file system.
 func openCIFAR10(dir string) (*Dataset, error) {
 	ds := &Dataset{Classes: cifar10Classes}
 	missing := ""
@@ -58,7 +60,8 @@ func openCIFAR10(dir string) (*Dataset, error) {
 	return ds, nil
 }
 
-// openCIFAR100 reads both parts with their fine labels.
+// openCIFAR100 reads both parts with their fine labels. Their coarse labels, one of 20 groups, are
+// passed over.
 func openCIFAR100(dir string) (*Dataset, error) {
 	train, err := readCIFAR(filepath.Join(dir, "train.bin"), 2, 100)
 	if err != nil {
@@ -73,7 +76,8 @@ func openCIFAR100(dir string) (*Dataset, error) {
 		return nil, err
 	}
 	ds := &Dataset{Classes: names[:100], Train: *train, Test: *test, Notes: notes}
-	// Trailing classes without training images are dropped.
+	// Trailing classes without training images are dropped. Every class must have training images
+	// ([Dataset.Check]), and a part of the files may have the first classes alone.
 	top := 0
 	for _, y := range train.Labels {
 		top = max(top, y)
@@ -101,6 +105,8 @@ func readCIFAR(path string, labelBytes, classes int) (*Labelled, error) {
 }
 
 // decodeCIFAR reads size bytes of whole records. A file whose size is not known is refused.
+// Pixels take 3,072 bytes of a record, so that MaxBytes of records bound them. The size must be
+// known since it alone tells the number of records: the format has no header.
 func decodeCIFAR(r io.Reader, size int64, labelBytes, classes int) (*Labelled, error) {
 	record := int64(labelBytes + cifarPixels)
 	if size <= 0 || size%record != 0 {

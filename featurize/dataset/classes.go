@@ -18,7 +18,8 @@ func countClasses(choice string) (int, bool) {
 }
 
 // numbersOf returns the number that each class is chosen by, and says if these are the order from 0
-// or, where a class is called by another number, as a folder 7 is, the names (-1: none).
+// or, where a class is called by another number, as a folder 7 is, the names (-1: none). A name
+// such as 07 counts as the number 7.
 func numbersOf(names []string) (numbers []int, are string) {
 	order, named, others := make([]int, len(names)), make([]int, len(names)), false
 	for c, name := range names {
@@ -33,7 +34,8 @@ func numbersOf(names []string) (numbers []int, are string) {
 	return order, fmt.Sprintf("numbers go from 0 to %d", len(names)-1)
 }
 
-// listOf returns a list of classes by their numbers, as an example.
+// listOf returns a list of classes by their numbers, as an example. Names stand for numbers where
+// fewer than two classes have one.
 func listOf(names []string) string {
 	numbers, _ := numbersOf(names)
 	numbers = slices.DeleteFunc(numbers, func(n int) bool { return n < 0 })
@@ -46,6 +48,8 @@ func listOf(names []string) string {
 
 // parseClasses reads a choice among the classes called names: their names, numbers ([numbersOf])
 // and ranges of numbers (20-39), separated by commas. It returns their indices in ascending order.
+// Both ends of a range must be numbers of classes. Numbers between them that no class has are
+// passed over. A class that is chosen twice is an error. It takes O(classes^2) steps.
 func parseClasses(choice string, names []string) ([]int, error) {
 	var out []int
 	numbers, are := numbersOf(names)
@@ -95,7 +99,7 @@ func parseClasses(choice string, names []string) ([]int, error) {
 // otherwise see parseClasses), renumbered from 0 in the order of the data set. The training images
 // of the others move to Extra, except those of the excluded classes, which are dropped; so are the
 // test images of both. Labels of chosen classes come first, then those of the spare ones, each in
-// the order of before.
+// the order of before. An error leaves the data set as it was.
 func (ds *Dataset) choose(choice, exclude string) error {
 	all := len(ds.Classes)
 	// Classes that are kept go into Train and Test, those to drop nowhere, and the others into
@@ -173,6 +177,7 @@ func (ds *Dataset) choose(choice, exclude string) error {
 }
 
 // pick copies the images whose label keep wants, with their labels translated. Their order stays.
+// An image that is held in memory is copied. Files are not read: their names are copied.
 func (p *Labelled) pick(label []int, keep func(y int) bool) (Labelled, error) {
 	var idx, labels []int
 	for i, y := range p.Labels {
@@ -188,7 +193,9 @@ func (p *Labelled) pick(label []int, keep func(y int) bool) (Labelled, error) {
 }
 
 // holdOut moves the last share of the training images of every class without test images to the
-// test set. Of n images of a class share n are moved, rounded to a whole number.
+// test set. Of n images of a class share n are moved, rounded to a whole number. Nothing random
+// takes part: the same files give the same test images. Images of a folder are in an order by hash,
+// so that the last of them are no kind apart. An error leaves the data set as it was.
 func (ds *Dataset) holdOut(share float64) error {
 	if !(share >= 0 && share < 1) {
 		return fmt.Errorf("dataset.splits.test is %v; allowed are 0 to below 1", share)
@@ -219,6 +226,7 @@ func (ds *Dataset) holdOut(share float64) error {
 		return fmt.Errorf("dataset.splits.test is %v and every class has test images of its own; "+
 			"leave it at 0", share)
 	}
+	// From here on left counts down the images of a class that are still to stay.
 	var stay, move []int
 	for i, y := range ds.Train.Labels {
 		if left[y]--; left[y] >= 0 {

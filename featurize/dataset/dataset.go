@@ -23,6 +23,7 @@ import (
 // Bounds on a data set.
 const (
 	// MaxBytes bounds the pixels of images that are held in memory: 1 GiB.
+	// Data of more are refused, or decoded when they are asked for: see [Options].Hold.
 	MaxBytes = 1 << 30
 	// MaxSide bounds the height and width of a stored image.
 	MaxSide = 4096
@@ -38,13 +39,16 @@ type Images struct {
 	files       *files
 }
 
-// At returns image i, [H, W, Ch], of images in memory. It shares memory with the set.
+// At returns image i, [H, W, Ch], of images in memory. It shares memory with the set. Lazy images
+// have none: call [Images.Load] first. The slice's capacity ends with the image, so that appending
+// to it does not write into the next.
 func (im *Images) At(i int) []uint8 {
 	s := im.H * im.W * im.Ch
 	return im.Pix[i*s : (i+1)*s : (i+1)*s]
 }
 
-// Select copies the images with the given indices, in that order; of files their names.
+// Select copies the images with the given indices, in that order; of files their names. An index
+// may come twice. An index out of range is an error, and nothing is copied.
 func (im *Images) Select(idx []int) (*Images, error) {
 	for _, i := range idx {
 		if i < 0 || i >= im.N {
@@ -72,7 +76,8 @@ type Labelled struct {
 	Labels []int // one per image
 }
 
-// Subset copies the images with the given indices, in that order, and their labels.
+// Subset copies the images with the given indices, in that order, and their labels. The labels are
+// not checked against any classes.
 func (p *Labelled) Subset(idx []int) (*Labelled, error) {
 	im, err := p.Select(idx)
 	if err != nil {
@@ -139,6 +144,8 @@ type Options struct {
 }
 
 // Load reads or draws a data set. Its error wraps [ErrNotFound] where no folder holds the data set.
+// Steps: read or draw, choose classes, hold out test images, check, digest. Classes are chosen
+// before images are held out, so that only those that stay are divided.
 func Load(ctx context.Context, o Options) (*Dataset, error) {
 	o.Name = cmp.Or(o.Name, "digits")
 	ds, err := load(ctx, o)
@@ -172,7 +179,8 @@ func load(ctx context.Context, o Options) (*Dataset, error) {
 	return open(ctx, o.Name, dir, o)
 }
 
-// open reads the data set in a folder, whatever its format.
+// open reads the data set in a folder, whatever its format. The list of checksums is checked before
+// anything is decoded: see [SumsFile].
 func open(ctx context.Context, name, dir string, o Options) (*Dataset, error) {
 	kind, err := Detect(dir)
 	if err != nil {
@@ -199,7 +207,8 @@ func open(ctx context.Context, name, dir string, o Options) (*Dataset, error) {
 	return ds, nil
 }
 
-// drawn draws digits, or reads them from the cache of those that were drawn.
+// drawn draws digits, or reads them from the cache of those that were drawn. Cached drawings equal
+// new ones, so that the cache changes the time alone.
 func drawn(ctx context.Context, v digits.Variant, o Options) (*Dataset, error) {
 	set, err := digits.Cached(ctx, digits.Config{Variant: v, Seed: o.Seed, Progress: o.Progress})
 	if err != nil {
@@ -223,7 +232,9 @@ func FromDrawn(name string, set *digits.Set) *Dataset {
 }
 
 // Check returns an error for an inconsistent data set: parts of different image sizes, labels
-// without a class, a part without images, a class without training images.
+// without a class, a part without images, a class without training images. It is run on every data
+// set that Load returns. Training images may not be missing, and test and extra images may. It
+// looks at all labels, and at no pixel.
 func (ds *Dataset) Check() error {
 	if len(ds.Classes) < 2 || len(ds.Classes)+len(ds.ExtraClasses) > MaxClasses {
 		return fmt.Errorf("it has %d classes; allowed are 2 to %d", len(ds.Classes), MaxClasses)
@@ -245,6 +256,7 @@ func (ds *Dataset) Check() error {
 		if im.N == 0 {
 			return fmt.Errorf("it has no %s images", p.name)
 		}
+		// Files hold no pixels: their bytes are those that they will have.
 		check, have := checkSize, len(im.Pix)
 		if im.Lazy() {
 			check, have = checkShape, len(im.files.paths)*im.H*im.W*im.Ch
@@ -280,7 +292,8 @@ func (ds *Dataset) Check() error {
 	return nil
 }
 
-// checkSize bounds the dimensions of a stack of images in memory; n may be 0.
+// checkSize bounds the dimensions of a stack of images in memory; n may be 0. The comparison is a
+// division, as the product of a header's numbers may overflow.
 func checkSize(n, h, w, ch int) error {
 	if err := checkShape(n, h, w, ch); err != nil {
 		return err
@@ -303,7 +316,8 @@ func checkShape(n, h, w, ch int) error {
 
 // digest returns the digest of the names, sizes, labels and pixels, or the files that these are
 // decoded from. Lengths precede texts, so that no two lists give the same bytes. Files are read
-// whole for it.
+// whole for it. Notes and the data set's name are not part of it, so that a copy under another name
+// has the same. It costs a SHA-256 of all pixels or files.
 func (ds *Dataset) digest(ctx context.Context, progress func(done, total int)) (string, error) {
 	h := sha256.New()
 	step := counter(ds.Train.N+ds.Test.N+ds.Extra.N, progress)
@@ -327,7 +341,8 @@ func (ds *Dataset) digest(ctx context.Context, progress func(done, total int)) (
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// hashInts hashes numbers of eight bytes each, the lowest byte first.
+// hashInts hashes numbers of eight bytes each, the lowest byte first. A 32-bit machine gives the
+// same digest, since numbers are widened.
 func hashInts(h hash.Hash, v ...int) {
 	b := make([]byte, 0, 8*len(v))
 	for _, x := range v {
@@ -343,7 +358,7 @@ func isDir(path string) bool {
 }
 
 // Range returns the images with index r.From <= i < r.To and their labels. It shares memory with
-// the part.
+// the part. Indices out of order, or beyond the part, are an error.
 func (p *Labelled) Range(r Range) (*Labelled, error) {
 	if r.From < 0 || r.From > r.To || r.To > p.N {
 		return nil, fmt.Errorf("images %d to %d were asked for; there are %d", r.From, r.To-1, p.N)

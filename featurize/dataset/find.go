@@ -13,10 +13,11 @@ import (
 )
 
 // ErrNotFound is wrapped by the error that [Find] returns where no folder holds the data set.
+// Errors of [Load] wrap it too.
 var ErrNotFound = errors.New("not found")
 
 // Dirs lists the data folders in the order they are searched: the setting alone where it is given,
-// else $FMP_DATA, then fmp/data in the user's cache folder.
+// else $FMP_DATA, then fmp/data in the user's cache folder. A folder in the list need not exist.
 func Dirs(setting string) []string {
 	if setting != "" {
 		return []string{setting}
@@ -34,7 +35,8 @@ func Dirs(setting string) []string {
 // Find returns the folder that holds the data set called name: the path itself where name is one
 // (it holds a separator or is "."), else a folder in one of [Dirs], or the folder of the setting
 // where that holds the files itself. Of several folders the first one that holds a data set of any
-// format is taken.
+// format is taken. Names are not tried as paths: a folder of the working directory called mnist is
+// none of MNIST.
 func Find(name, setting string) (string, error) {
 	if strings.ContainsAny(name, `/\`) || name == "." || name == ".." {
 		if !isDir(name) {
@@ -43,6 +45,7 @@ func Find(name, setting string) (string, error) {
 		}
 		return name, nil
 	}
+	// A data set that has no entry lies in a folder of its own name.
 	of, official := Lookup(name)
 	if len(of.Folders) == 0 {
 		of.Folders = []string{name}
@@ -56,6 +59,8 @@ func Find(name, setting string) (string, error) {
 			}
 		}
 		// The setting may name the folder of the files itself.
+		// Its format must be that of the data set, or its name the one that was asked for.
+		// Otherwise any folder would pass for any name.
 		if kind, err := Detect(d); setting != "" && err == nil &&
 			(kind == of.Kind || of.Kind == "" && filepath.Base(d) == name) {
 			return d, nil
@@ -70,6 +75,7 @@ func Find(name, setting string) (string, error) {
 		return "", fmt.Errorf("%w in %s; get it with `fmp data pull %s`, or name its folder with "+
 			"--dataset.dir", ErrNotFound, strings.Join(tried, ", "), name)
 	}
+	// The names in the searched folders serve the suggestion alone.
 	known := Names()
 	for _, d := range tried {
 		for _, s := range imported(d) {
@@ -84,7 +90,8 @@ func Find(name, setting string) (string, error) {
 }
 
 // Same reports whether two names are of one data set: the same name, or of the same folder however
-// it is spelt. setting is that of [Dirs].
+// it is spelt. setting is that of [Dirs]. Drawn data sets are the same only by name. The comparison
+// is of the folders on the disk ([os.SameFile]), so that links and spellings do not matter.
 func Same(a, b, setting string) bool {
 	if a == b {
 		return true
@@ -114,7 +121,8 @@ type Status struct {
 }
 
 // List returns the status of every data set of [Names], and of other folders in the data folders
-// that hold one.
+// that hold one. Data sets of the list of [All] come first. A folder under several data folders is
+// listed once for each. Nothing but names of files is read.
 func List(setting string) []Status {
 	var out []Status
 	taken := map[string]bool{}
@@ -129,6 +137,7 @@ func List(setting string) []Status {
 			s.Missing = err.Error()
 		} else {
 			s.Present, s.Where = true, p
+			// Find has detected it, so that no error is left.
 			s.Kind, _ = Detect(p)
 			taken[p] = true
 		}
@@ -149,7 +158,8 @@ func List(setting string) []Status {
 }
 
 // imported lists the folders of a data folder that hold a data set, the official ones apart, in
-// order. A folder that cannot be read has none.
+// order. A folder that cannot be read has none. Hidden folders are passed over:
+// [fmp/featurize/store] unpacks there.
 func imported(dir string) []string {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -186,7 +196,8 @@ const (
 
 // Detect determines the format of the data set in a folder from the names of its files. Contents
 // are checked when they are read. Folders of classes come last, as beside other files there may be
-// folders of any kind. Its error wraps [ErrNotFound] where no format is recognised.
+// folders of any kind. Its error wraps [ErrNotFound] where no format is recognised. IDX and
+// CIFAR-10 are recognised by any one of their files, so that their reader names a missing one.
 func Detect(dir string) (Kind, error) {
 	if !isDir(dir) {
 		return "", fmt.Errorf("%w: no folder %s", ErrNotFound, dir)
@@ -207,6 +218,7 @@ func Detect(dir string) (Kind, error) {
 	if err != nil {
 		return "", err
 	}
+	// Links to folders count, as isDir follows them.
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), ".") && isDir(filepath.Join(dir, e.Name())) {
 			return KindFolder, nil

@@ -31,7 +31,8 @@ const (
 )
 
 // imageFile is a file of a folder, with all that is found out about it. One that cannot be read
-// keeps its place until leaveOut.
+// keeps its place until leaveOut. label is the place of its class in Dataset.Classes. bytes and
+// long are both 0 where the file could not be opened.
 type imageFile struct {
 	path  string
 	label int
@@ -58,7 +59,9 @@ const decodedAtOnce = 256 << 20
 // interpolation; transparent pixels show white. Where images cannot be read, the error names them
 // all; with o.Skip they are left out, and a note names them. Copies of a file count once, and no
 // training image is a copy of a test image. Where the pixels take more than o.Hold bytes, these
-// are files without a readable header: the others are decoded later.
+// are files without a readable header: the others are decoded later. Steps, in this order: list
+// names, read headers, settle the size, decode or keep names, drop the unreadable, choose test
+// images and drop copies, divide. An error at any of them returns no data set.
 func openFolder(ctx context.Context, dir string, o Options) (*Dataset, error) {
 	fit := o.Fit
 	if fit.H < 0 || fit.W < 0 || fit.H > MaxSide || fit.W > MaxSide ||
@@ -78,6 +81,7 @@ func openFolder(ctx context.Context, dir string, o Options) (*Dataset, error) {
 	f.size(&fit)
 	var pixels *Images
 	var err error
+	// A folder without a readable file has some size here, and is refused by leaveOut or parts.
 	if n := len(f.files); o.Hold > 0 && int64(n)*int64(fit.Size()) > o.Hold {
 		pixels = &Images{N: n, H: fit.H, W: fit.W, Ch: fit.Ch,
 			files: &files{dir: dir, fit: fit, room: semaphore.NewWeighted(decodedAtOnce)}}
@@ -108,13 +112,15 @@ type folder struct {
 	files []imageFile
 }
 
-// note adds a remark to the data set. It must name no path, as results are shared.
+// note adds a remark to the data set. It must name no path, as results are shared. It says the
+// folder's last name alone.
 func (f *folder) note(format string, args ...any) {
 	f.data.Notes = append(f.data.Notes, fmt.Sprintf(format, args...))
 }
 
 // list finds the classes and the image files, in the order of spread. Files that are left out are
 // named in a note.
+// A folder is of parts only where it has both: either alone may be a class.
 func (f *folder) list() error {
 	trainDir, testDir := filepath.Join(f.dir, "train"), filepath.Join(f.dir, "test")
 	f.split = isDir(trainDir) && isDir(testDir)
@@ -128,6 +134,7 @@ func (f *folder) list() error {
 		if err != nil {
 			return err
 		}
+		// Such folders, as validation, are not used and are named in the note.
 		for _, name := range parts {
 			if name != "train" && name != "test" {
 				other.Add(name, "a folder beside train and test")
@@ -214,7 +221,8 @@ func isClass(name string) bool {
 }
 
 // listTest adds the images of the test folder, whose classes are among those of the train folder. A
-// class without test images is no error.
+// class without test images is no error. Their labels become places among the classes of the train
+// folder.
 func (f *folder) listTest(dir, train string, other *imagefile.LeftOut) error {
 	names, err := imagefile.ClassFolders(dir, other)
 	if err != nil {
@@ -237,7 +245,8 @@ func (f *folder) listTest(dir, train string, other *imagefile.LeftOut) error {
 }
 
 // size sets the size and channels that all images are brought to. Sizes that fit gives are kept;
-// its channels are those of the files.
+// its channels are those of the files. It is settled by headers, before anything is decoded.
+// Unreadable files have no part in it.
 func (f *folder) size(fit *imagefile.Fit) {
 	h, w, ch, same := commonSize(f.files)
 	if fit.H > 0 {
@@ -250,7 +259,8 @@ func (f *folder) size(fit *imagefile.Fit) {
 }
 
 // decode reads all images, in the order of the files; those that cannot be read get an error.
-// Images that are decoded at once take decodedAtOnce bytes.
+// Images that are decoded at once take decodedAtOnce bytes. Each file's pixels lie at its place in
+// Pix, also where others fail. An error of its own is one of ctx alone.
 func (f *folder) decode(ctx context.Context, fit imagefile.Fit,
 	progress func(done, total int)) (*Images, error) {
 	n := len(f.files)
@@ -259,6 +269,7 @@ func (f *folder) decode(ctx context.Context, fit imagefile.Fit,
 	return im, each(ctx, n, func(ctx context.Context, i int) error {
 		file := &f.files[i]
 		// An image that needs more than all of it is decoded alone.
+		// Waiting is in the order of the calls, so that a large image is not overtaken without end.
 		weight := min(file.bytes, decodedAtOnce)
 		if err := room.Acquire(ctx, weight); err != nil {
 			return err
@@ -276,7 +287,9 @@ func (f *folder) decode(ctx context.Context, fit imagefile.Fit,
 }
 
 // leaveOut drops images that cannot be read, which without skip are an error. A file that the
-// command is to overwrite is an error in any case.
+// command is to overwrite is an error in any case. Where pixels are held it comes after decoding,
+// since a sound header does not make a sound file. All faults are reported at once, for a user to
+// mend them in one go.
 func (f *folder) leaveOut(skip bool) error {
 	var bad []error
 	var names []string
@@ -306,7 +319,9 @@ func (f *folder) leaveOut(skip bool) error {
 
 // distinct chooses the test images, and leaves out copies: files of a class and part that have the
 // bytes of an earlier one, and training images that have those of a test image of whatever class. A
-// method that learned of the latter would be scored on images that it has seen.
+// method that learned of the latter would be scored on images that it has seen. Bytes are compared,
+// not pixels: the same picture stored twice by a camera is no copy here. A file that two classes
+// hold stays in both where both are of one part.
 func (f *folder) distinct(ctx context.Context) error {
 	if err := hashFiles(ctx, f.files); err != nil {
 		return err
@@ -316,6 +331,7 @@ func (f *folder) distinct(ctx context.Context) error {
 		label int
 		test  bool
 	}
+	// tests is from a sum to the name of a test image that has it.
 	first, tests := map[key]string{}, map[string]string{}
 	var copies imagefile.LeftOut
 	leave := func(file *imageFile, of string) bool {
@@ -353,6 +369,7 @@ func (f *folder) distinct(ctx context.Context) error {
 
 // hashFiles computes the sums of files of which others have the length. Those of another length are
 // no copies, and are not read for it.
+// The time is that of reading these files once.
 func hashFiles(ctx context.Context, files []imageFile) error {
 	alike := map[int64]int{}
 	for _, f := range files {
@@ -386,7 +403,8 @@ func (f *folder) parts(im *Images) error {
 		}
 		return p
 	}
-	// Test images are copied out before training images move up over them.
+	// Test images are copied out before training images move up over them. Files that are left keep
+	// their order, so that no image moves to a higher place than its own.
 	f.data.Test = part(nil, true)
 	f.data.Train = part(im.Pix[:0], false) // where they are, moved up
 	if train, test := f.data.Train.N, f.data.Test.N; train == 0 || test == 0 {
@@ -397,7 +415,9 @@ func (f *folder) parts(im *Images) error {
 }
 
 // listImages lists the image files in each class's folder and its subfolders ([imagefile.Walker]),
-// ordered by key. Labels are places in classes.
+// ordered by key. Labels are places in classes. A file's key is the SHA-256 of its path below root,
+// with slashes on every system. The key has no part of root, so that a copy of the folder elsewhere
+// gives the same order and the same split.
 func listImages(root string, classes []string, other *imagefile.LeftOut) ([]imageFile, error) {
 	var out []imageFile
 	w := imagefile.Walker{Dir: root, Others: other,
@@ -428,7 +448,8 @@ func listImages(root string, classes []string, other *imagefile.LeftOut) ([]imag
 }
 
 // chooseTest makes the first images of each class, in the order of their keys, test images: one in
-// testShare, at least one where the class has two. Files of a class must be in that order.
+// testShare, at least one where the class has two. Files of a class must be in that order. The
+// number is rounded down: of 9 images of a class one is for the test, of 10 two.
 func chooseTest(files []imageFile, classes int) {
 	want := make([]int, classes)
 	for _, f := range files {
@@ -452,7 +473,7 @@ func chooseTest(files []imageFile, classes int) {
 // s n of them, give or take one, where chance would leave a class of ten out of a fifth in one draw
 // of nine. Files that are left out later, and test images chosen of them, take places too, which
 // moves the others by less than one image. Images of a class stay in the order of their keys, as do
-// classes at one place.
+// classes at one place. It takes O(n log n) steps and a map of n paths.
 func spread(files []imageFile) {
 	type group struct {
 		label int
@@ -474,7 +495,8 @@ func spread(files []imageFile) {
 }
 
 // readHeaders reads the files' sizes, or the error for a file that cannot be read. Permission that
-// is denied ends it, as no image is at fault.
+// is denied ends it, as no image is at fault. Its faults and those of the header become the file's
+// own, for leaveOut to report.
 func readHeaders(ctx context.Context, files []imageFile) error {
 	return each(ctx, len(files), func(_ context.Context, i int) error {
 		f := &files[i]
@@ -498,6 +520,7 @@ func readHeaders(ctx context.Context, files []imageFile) error {
 			f.err = fmt.Errorf("%s: %w", f.path, err)
 			return nil
 		}
+		// These are bounds by the header: see [imagefile.Header].
 		f.bytes = c.Memory
 		f.h, f.w, f.grey = c.Height, c.Width, c.ColorModel == color.GrayModel ||
 			c.ColorModel == color.Gray16Model
@@ -510,7 +533,8 @@ const medianSide = 256
 
 // commonSize returns the size and channels that all readable images are brought to; 1x1 where there
 // are none. Height and width have medians of their own, the upper one of an even number. Where the
-// longer of the two is above medianSide, both shrink by one factor.
+// longer of the two is above medianSide, both shrink by one factor. The median is not moved by a
+// few panoramas or thumbnails, as the mean would be. same is false where images are resized.
 func commonSize(files []imageFile) (h, w, ch int, same bool) {
 	var hs, ws []int
 	ch, same = 1, true
@@ -528,6 +552,7 @@ func commonSize(files []imageFile) (h, w, ch int, same bool) {
 	if len(hs) == 0 {
 		return 1, 1, ch, true
 	}
+	// Equal sizes above MaxSide are brought down as sizes that differ are.
 	if same && hs[0] <= MaxSide && ws[0] <= MaxSide {
 		return hs[0], ws[0], ch, true
 	}

@@ -19,11 +19,13 @@ import (
 // idxMaxImages bounds the number that a header states, before it is multiplied by an image's size.
 const idxMaxImages = 10_000_000
 
+// idxFiles are the beginnings of the four names: images and labels of training, then those of the
+// test. Images stand at even places and labels at odd ones.
 var idxFiles = []string{"train-images", "train-labels", "t10k-images", "t10k-labels"}
 
 // findIDX returns the file of the given part in dir, preferring a plain one to a gzipped one; ""
 // where there is none. Names differ in the number of dimensions, and in a dot for the hyphen before
-// it.
+// it. A label file has 1 dimension, grey images have 3 and those with channels 4.
 func findIDX(dir, part string) string {
 	for _, dims := range []string{"1", "3", "4"} {
 		for _, sep := range []string{"-", "."} {
@@ -39,7 +41,8 @@ func findIDX(dir, part string) string {
 }
 
 // openIDX reads the four files of MNIST and its kin. Its classes are those that classes.txt names,
-// or else numbers up to the largest label.
+// or else numbers up to the largest label. Labels of the test files count too. A class that only
+// they have is left to [Dataset.Check], which refuses one without training images.
 func openIDX(dir string) (*Dataset, error) {
 	paths := make([]string, len(idxFiles))
 	for i, f := range idxFiles {
@@ -88,7 +91,9 @@ func readAs[T any](path string,
 	return out, err
 }
 
-// decodeIDXImages reads images of 3 dimensions (grey) or 4 (the last one 1 or 3 channels).
+// decodeIDXImages reads images of 3 dimensions (grey) or 4 (the last one 1 or 3 channels). The
+// sizes are checked against their bounds before memory is taken for pixels. size is that of the
+// file, -1 where it is gzipped: see [imagefile.ReadExactly].
 func decodeIDXImages(r io.Reader, size int64) (*Images, error) {
 	dims, err := imagefile.IDXHeader(r, 3, 4)
 	if err != nil {
@@ -108,7 +113,8 @@ func decodeIDXImages(r io.Reader, size int64) (*Images, error) {
 	return im, err
 }
 
-// decodeIDXLabels reads labels, a byte each.
+// decodeIDXLabels reads labels, a byte each. They are checked against the classes later, as the
+// number of classes follows from them.
 func decodeIDXLabels(r io.Reader, size int64) ([]int, error) {
 	raw, err := imagefile.IDXLabels(r, size, idxMaxImages)
 	if err != nil {
@@ -122,7 +128,9 @@ func decodeIDXLabels(r io.Reader, size int64) ([]int, error) {
 }
 
 // WriteIDX writes a data set as the four IDX files into dir, images with 3 dimensions (grey) or 4
-// (RGB), and the names of its classes as classes.txt. Labels must be below 256.
+// (RGB), and the names of its classes as classes.txt. Labels must be below 256. The images must be
+// in memory. Each file is written whole or not at all. An error leaves the files that came before
+// it.
 func WriteIDX(dir string, ds *Dataset) error {
 	if len(ds.Classes) > 256 {
 		return fmt.Errorf("writing IDX: %d classes; labels are bytes and hold at most 256",
@@ -151,7 +159,7 @@ func WriteIDX(dir string, ds *Dataset) error {
 
 // writeIDX writes two zero bytes, the type of the values, and the number of dimensions. Each
 // dimension follows in four bytes, most significant first, then the values, the last dimension
-// fastest.
+// fastest. The caller sees to it that data has the product of shape's numbers.
 func writeIDX(path string, shape []int, data []byte) error {
 	head := []byte{0, 0, imagefile.IDXUbyte, byte(len(shape))}
 	for _, d := range shape {
@@ -167,8 +175,10 @@ func writeIDX(path string, shape []int, data []byte) error {
 }
 
 // classNames reads one name per line; where the file is missing or has fewer than n names, the
-// classes are named by their numbers, and a note says so if the file exists.
+// classes are named by their numbers, and a note says so if the file exists. A list that is too
+// short may lack any of them, so that none of its names is used.
 func classNames(path string, n int) ([]string, []string, error) {
+	// Names beyond the n-th stay: [Dataset.Check] refuses classes without training images.
 	names, err := readLines(path, MaxClasses)
 	switch {
 	case err == nil && len(names) >= n:
@@ -189,7 +199,8 @@ func classNames(path string, n int) ([]string, []string, error) {
 	return names, note, nil
 }
 
-// readLines reads at most limit non-empty lines of at most 256 bytes.
+// readLines reads at most limit non-empty lines of at most 256 bytes. A class's number is its
+// line's place among these.
 func readLines(path string, limit int) ([]string, error) {
 	f, err := regularfile.Open(path)
 	if err != nil {
@@ -197,6 +208,7 @@ func readLines(path string, limit int) ([]string, error) {
 	}
 	defer f.Close()
 	s := bufio.NewScanner(f)
+	// A line of up to 512 bytes is read whole, so that its error states the limit.
 	s.Buffer(make([]byte, 0, 512), 512)
 	var out []string
 	for s.Scan() {

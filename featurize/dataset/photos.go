@@ -27,7 +27,7 @@ const (
 
 // WriteDICOM writes a data set of grey images in the form of a hospital's:
 // DIR/train/CLASS/0001.dcm, magnified four times in each direction, 16 bits of grey, uncompressed,
-// of nobody.
+// of nobody. Its classes must be usable as names of folders.
 func WriteDICOM(dir string, ds *Dataset) error {
 	if ds.Train.Ch != 1 {
 		return fmt.Errorf("images of %d channels are not written as DICOM; those of 1 are",
@@ -47,6 +47,7 @@ func WriteDICOM(dir string, ds *Dataset) error {
 // 0002.jpg, magnified four times in each direction, and every third JPEG as a phone held upright
 // stores it, rotated, with its orientation in the EXIF data.
 func WritePhotos(dir string, ds *Dataset) error {
+	// The order is fixed, so that two calls write the same names and orientations.
 	return eachPhoto(dir, ds,
 		func(i int, src image.Image, box image.Rectangle) ([]byte, string, error) {
 			im := image.NewNRGBA(box)
@@ -70,6 +71,7 @@ func WritePhotos(dir string, ds *Dataset) error {
 
 // eachPhoto writes the files of a data set, each as made returns it for image i in a box of its
 // magnified size, with the end of its name. Numbers go through a part, from 1, whatever the class.
+// Files that are there are replaced, each whole or not at all. An error leaves the earlier ones.
 func eachPhoto(dir string, ds *Dataset, made func(i int, src image.Image,
 	box image.Rectangle) (data []byte, ext string, err error)) error {
 	for _, k := range []struct {
@@ -108,7 +110,8 @@ func lying(im *image.NRGBA) *image.NRGBA {
 
 // onItsSide inserts EXIF data after the first two bytes of a JPEG: orientation 6, to be rotated by
 // 90 degrees to the right. The directory of the EXIF data has one entry, tag 0x0112 of one short
-// (type 3).
+// (type 3). The EXIF data are in big-endian TIFF (MM, 42), with the first directory at offset 8 and
+// none after it. They stand in a segment APP1 of the JPEG, whose length counts its own two bytes.
 func onItsSide(jpeg []byte) []byte {
 	be := binary.BigEndian
 	tiff := append([]byte("Exif\x00\x00MM\x00*"), 0, 0, 0, 8, 0, 1) // one entry

@@ -9,7 +9,10 @@ import (
 )
 
 // ContactSheet writes a PNG with one row per class, which shows the first cols images of that class
-// in p, magnified scale times. Images are 2 pixels apart, on grey.
+// in p, magnified scale times. Images are 2 pixels apart, on grey. Rows go from class 0 to
+// classes-1, and images of a row are in the order of p. A row of fewer images ends in grey. Every
+// pixel becomes a square of scale x scale, not interpolated: the sheet shows pixels as they are
+// stored. p must be in memory.
 func ContactSheet(w io.Writer, p *Labelled, classes, cols, scale int) error {
 	if classes < 1 || cols < 1 || scale < 1 || scale > 16 || cols > 1000 || classes*cols > 100_000 {
 		return fmt.Errorf("a contact sheet of %d rows and %d columns at scale %d; allowed are 1 "+
@@ -17,7 +20,8 @@ func ContactSheet(w io.Writer, p *Labelled, classes, cols, scale int) error {
 	}
 	const gap = 2
 	cw, ch := p.W*scale+gap, p.H*scale+gap
-	// At four bytes a pixel this is 1 GiB.
+	// At four bytes a pixel this is 1 GiB. Sides are at most [MaxSide] and the counts are bounded
+	// above, so that the product fits 64 bits.
 	if cols*cw*classes*ch > 1<<28 {
 		return fmt.Errorf("a contact sheet of %dx%d pixels is too large; ask for fewer columns "+
 			"or a smaller scale", cols*cw, classes*ch)

@@ -22,11 +22,14 @@ import (
 // damaged.
 const SumsFile = "SHA256SUMS"
 
-// maxSums bounds a list of checksums: 64 MiB.
+// maxSums bounds a list of checksums: 64 MiB. A line has 67 bytes and a name, so that about half a
+// million files of usual names fit.
 const maxSums = 64 << 20
 
 // WriteSums writes the [SumsFile] of a folder. Names that sha256sum writes with escapes are not
-// listed. Of a folder without files there is no list.
+// listed. Of a folder without files there is no list. Links and folders are not listed either.
+// Folders are walked in lexical order, so that the same files give the same list. It is written
+// whole or not at all, and replaces an earlier one.
 func WriteSums(ctx context.Context, dir string) error {
 	var b bytes.Buffer
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -65,7 +68,9 @@ func listed(name string, separator rune) string {
 }
 
 // checkSums checks the files of a folder against its list. Missing and unlisted files are ignored.
-// It reads every listed file whole. A folder without a list is taken as it is.
+// It reads every listed file whole. A folder without a list is taken as it is. Unlisted ones are
+// for the user's additions, and missing ones for parts of a data set. A name that leads out of the
+// folder is refused before its file is opened.
 func checkSums(ctx context.Context, dir string) error {
 	list := filepath.Join(dir, SumsFile)
 	data, err := regularfile.ReadFile(list, maxSums)
@@ -75,6 +80,7 @@ func checkSums(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
+	// The file of a write that was cut off may be empty. [WriteSums] writes no such list.
 	if len(data) == 0 {
 		return fmt.Errorf("%s: it is empty: get or import the data again, or remove the file "+
 			"where the data are known to be right", list)
@@ -84,6 +90,8 @@ func checkSums(ctx context.Context, dir string) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		// Two spaces, or one and *, come before the name: sha256sum's marks of text and of binary
+		// files.
 		want, name, ok := strings.Cut(lines.Text(), " ")
 		name = strings.TrimLeft(name, " *")
 		if !ok || len(want) != 2*sha256.Size || !filepath.IsLocal(filepath.FromSlash(name)) {

@@ -20,7 +20,8 @@ import (
 //go:embed outlines.txt.gz
 var packed string
 
-// outlines unpacks the paths of all faces.
+// outlines unpacks the paths of all faces. The archive is part of the program, so that its size
+// needs no bound.
 func outlines() (string, error) {
 	r, err := gzip.NewReader(strings.NewReader(packed))
 	if err != nil {
@@ -31,7 +32,8 @@ func outlines() (string, error) {
 }
 
 // face is one font: a typeface ("Go", "DejaVu Sans") in one style. The typefaces of training images
-// and of test images have no member in common.
+// and of test images have no member in common. A classifier is thus tested on digits of shapes that
+// it has not seen.
 type face struct {
 	split, typeface, style string
 	digits                 [10]outline
@@ -41,10 +43,13 @@ type face struct {
 type pt struct{ x, y float64 }
 
 // outline is closed polygons, filled by the non-zero winding rule, scaled so that its bounding box
-// has height 1 and is centred at the origin.
+// has height 1 and is centred at the origin. Their lines are closed by [pen.fill], not by a last
+// point that repeats the first. A digit with a hole has a polygon for the hole, of the other
+// direction.
 type outline [][]pt
 
-// faces returns all faces that come with the program.
+// faces returns all faces that come with the program. They are read once, on the first call, and
+// shared by all goroutines: nobody writes to them.
 var faces = sync.OnceValues(func() ([]face, error) {
 	text, err := outlines()
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
@@ -82,7 +87,8 @@ var commands = map[sfnt.SegmentOp]struct {
 }{sfnt.SegmentOpMoveTo: {'M', 1}, sfnt.SegmentOpLineTo: {'L', 1}, sfnt.SegmentOpQuadTo: {'Q', 2},
 	sfnt.SegmentOpCubeTo: {'C', 3}}
 
-// parsePath reads a path of one digit.
+// parsePath reads a path of one digit. Coordinates are whole numbers, in sixty-fourths of a pixel
+// ([fixed.Int26_6]). Maps are walked in no order, but at most one command has the letter.
 func parsePath(line string) (sfnt.Segments, error) {
 	var out sfnt.Segments
 	words := strings.Fields(line)
@@ -114,7 +120,8 @@ next:
 }
 
 // flatten cuts the curves of one character into short lines, so that a warp bends them. Each
-// becomes six lines, a straight one too, and points are scaled to [outline]'s box.
+// becomes six lines, a straight one too, and points are scaled to [outline]'s box. Bounds are those
+// of the control points too, so that a box may be larger than the ink.
 func flatten(segs sfnt.Segments) (outline, error) {
 	toPt := func(p fixed.Point26_6) pt { return pt{float64(p.X) / 64, float64(p.Y) / 64} }
 	b := segs.Bounds()
@@ -137,6 +144,7 @@ func flatten(segs sfnt.Segments) (outline, error) {
 		p0 := (*c)[len(*c)-1]
 		const steps = 6
 		for k := 1; k <= steps; k++ {
+			// t runs from 1/6 to 1: the first point is there already.
 			t := float64(k) / steps
 			u := 1 - t
 			var p pt
@@ -157,7 +165,7 @@ func flatten(segs sfnt.Segments) (outline, error) {
 	return o, nil
 }
 
-// mix returns wa a + wb b + wc c.
+// mix returns wa a + wb b + wc c. Weights need not add up to 1.
 func mix(a pt, wa float64, b pt, wb float64, c pt, wc float64) pt {
 	return pt{wa*a.x + wb*b.x + wc*c.x, wa*a.y + wb*b.y + wc*c.y}
 }

@@ -24,7 +24,8 @@ const (
 	over       = 2     // drawn this many times larger, then averaged down
 )
 
-// pen draws single images of one size; it is reused from image to image, by one goroutine.
+// pen draws single images of one size; it is reused from image to image, by one goroutine. The
+// rasteriser and both masks are its own, so that drawing allocates little.
 type pen struct {
 	// side is that of an image in pixels, big that of the drawing, over times as many.
 	side, big int
@@ -43,7 +44,7 @@ func newPen(side int) *pen {
 	}
 }
 
-// uniform draws from -a to a.
+// uniform draws from -a to a. The end a itself is not drawn, as Float64 stays below 1.
 func uniform(r *rand.Rand, a float64) float64 { return a * (2*r.Float64() - 1) }
 
 // between draws from lo to hi.
@@ -54,7 +55,8 @@ func between(r *rand.Rand, lo, hi float64) float64 { return lo + (hi-lo)*r.Float
 // random displacements at the knots of a grid, interpolated smoothly between them, after Simard,
 // Steinkraus and Platt (ICDAR 2003).
 // A point q goes to c + R h (s q.x - k q.y, q.y) with rotation R, height h, stretch s and shear k,
-// and from there by the warp.
+// and from there by the warp. width is the glyph's, in units of its height. The order of the draws
+// is part of the images: see Version. A glyph's coordinates are those of [outline].
 func (p *pen) place(r *rand.Rand, width float64) func(pt) pt {
 	side := float64(p.big)
 	h := side * between(r, minHeight, maxHeight)
@@ -75,6 +77,8 @@ func (p *pen) place(r *rand.Rand, width float64) func(pt) pt {
 		x, y := h*(sx*q.x-shear*q.y), h*q.y
 		x, y = cx+cos*x-sin*y, cy+sin*x+cos*y
 		// Below the last knot by a little, so that there is a next one.
+		// With g in units of knots, the warp is the mean of the four knots around it, weighted by
+		// smooth.
 		gx := math.Max(0, math.Min(warpGrid-1.001, x/side*(warpGrid-1)))
 		gy := math.Max(0, math.Min(warpGrid-1.001, y/side*(warpGrid-1)))
 		i, j := int(gy), int(gx)
@@ -86,10 +90,12 @@ func (p *pen) place(r *rand.Rand, width float64) func(pt) pt {
 	}
 }
 
-// smooth has slope 0 at 0 and at 1, so that a warp has no creases along the grid's lines.
+// smooth has slope 0 at 0 and at 1, so that a warp has no creases along the grid's lines. It is 3
+// t^2 - 2 t^3, the Hermite step from 0 to 1.
 func smooth(t float64) float64 { return t * t * (3 - 2*t) }
 
 // fill rasterises polygons, mapped by move, into the mask. The ink of before is lost.
+// Polygons are closed here.
 func (p *pen) fill(o outline, move func(pt) pt) {
 	p.ras.Reset(p.big, p.big)
 	p.ras.DrawOp = draw.Src
@@ -119,7 +125,8 @@ func (o outline) width() float64 {
 	return w
 }
 
-// digit draws a distorted digit into the mask: the placed outline, then stroke noise.
+// digit draws a distorted digit into the mask: the placed outline, then stroke noise. Of ten digits
+// three are thickened and two eroded, on average. None, one or two blurs follow.
 func (p *pen) digit(r *rand.Rand, o outline) {
 	p.fill(o, p.place(r, o.width()))
 	switch k := r.IntN(10); {
@@ -129,6 +136,8 @@ func (p *pen) digit(r *rand.Rand, o outline) {
 		before := p.mass()
 		p.rank(false) // erode, unless that would leave too little of a thin stroke
 		if p.mass() < minLeft*before {
+			// The mask of before is in temp, unharmed, so that the erosion is undone without a
+			// copy.
 			p.mask, p.temp = p.temp, p.mask
 		}
 	}
@@ -147,7 +156,7 @@ func (p *pen) mass() float64 {
 }
 
 // rank replaces each pixel by the largest (or smallest) of itself and its four neighbours. Beyond
-// the border all is 0.
+// the border all is 0. It is a morphological dilation (or erosion) by a cross of five pixels.
 func (p *pen) rank(largest bool) {
 	n := p.big
 	src, dst := p.mask.Pix, p.temp.Pix
@@ -172,7 +181,7 @@ func (p *pen) rank(largest bool) {
 }
 
 // blur averages each pixel with its eight neighbours. Beyond the border all is 0, so that ink fades
-// towards it.
+// towards it. The sum is divided by 9 at the border as well, and rounded down.
 func (p *pen) blur() {
 	n := p.big
 	src, dst := p.mask.Pix, p.temp.Pix
@@ -191,7 +200,7 @@ func (p *pen) blur() {
 }
 
 // down averages the mask down to the image's size; values are 0 to 1. dst is [side, side], row by
-// row.
+// row. Each pixel is the mean of over x over of the mask, by 255.
 func (p *pen) down(dst []float64) {
 	for y := range p.side {
 		for x := range p.side {
@@ -207,7 +216,8 @@ func (p *pen) down(dst []float64) {
 }
 
 // clutter draws a random stroke or blob into the mask, mostly off the centre. The mask is
-// overwritten.
+// overwritten. Coordinates are in pixels of the large drawing. A blob's middle is at least 0.38 of
+// the side from the centre, and a wedge's tip 0.32.
 func (p *pen) clutter(r *rand.Rand) {
 	side := float64(p.big)
 	at := func() pt { return pt{between(r, 0, side), between(r, 0, side)} }
@@ -226,6 +236,7 @@ func (p *pen) clutter(r *rand.Rand) {
 			t := float64(k) / steps
 			q := mix(a, (1-t)*(1-t), c, 2*t*(1-t), b, t*t)
 			d := mix(pt{}, 0, pt{c.x - a.x, c.y - a.y}, 1-t, pt{b.x - c.x, b.y - c.y}, t)
+			// The small number keeps a curve of one point from dividing by 0.
 			n := math.Hypot(d.x, d.y) + 1e-9
 			nx, ny := -d.y/n*half, d.x/n*half
 			left = append(left, pt{q.x + nx, q.y + ny})
@@ -247,6 +258,7 @@ func (p *pen) clutter(r *rand.Rand) {
 		}
 		o = outline{ring}
 	default: // a wedge that reaches in from the border
+		// Its far corners lie outside of the image: the rasteriser cuts them off.
 		angle := between(r, 0, 2*math.Pi)
 		s, co := math.Sincos(angle)
 		tip := side * between(r, 0.32, 0.45)
@@ -268,6 +280,7 @@ func (p *pen) grey(r *rand.Rand, o outline, dst []uint8) {
 	ink, layer := make([]float64, n), make([]float64, n)
 	p.digit(r, o)
 	p.down(ink)
+	// The peak stays below clutter's at times, so that brightness alone does not tell the digit.
 	strengthen(ink, between(r, 0.6, 1))
 	for range r.IntN(5) {
 		p.clutter(r)
@@ -278,6 +291,7 @@ func (p *pen) grey(r *rand.Rand, o outline, dst []uint8) {
 		}
 	}
 	noise := between(r, 0, 0.2)
+	// Noise is normal, cut off at black and white by toByte.
 	for i := range dst {
 		dst[i] = toByte(ink[i] + noise*r.NormFloat64())
 	}
@@ -300,7 +314,7 @@ func (p *pen) color(r *rand.Rand, o outline, dst []uint8) {
 		}
 	}
 	// Black or white is at least 0.5 from any lightness, so that some colours have the contrast
-	// asked for.
+	// asked for. The loop ends with probability 1, after a few draws for the contrasts in use.
 	paint := func(minContrast float64) [3]float64 {
 		for {
 			var col [3]float64
@@ -314,6 +328,7 @@ func (p *pen) color(r *rand.Rand, o outline, dst []uint8) {
 			}
 		}
 	}
+	// opacity is from 0 to 1.
 	lay := func(mask []float64, col [3]float64, opacity float64) {
 		for i := range n {
 			a := opacity * mask[i]
@@ -338,7 +353,7 @@ func (p *pen) color(r *rand.Rand, o outline, dst []uint8) {
 }
 
 // strengthen scales ink so that its strongest pixel equals peak: a thin stroke survives erosion and
-// blur.
+// blur. A mask without ink stays as it is.
 func strengthen(ink []float64, peak float64) {
 	top := 0.0
 	for _, v := range ink {
@@ -353,7 +368,8 @@ func strengthen(ink []float64, peak float64) {
 }
 
 // texture returns a background [side, side, 3] of values 0 to 1: two colours blended by a wave,
-// smooth noise, checks or a gradient.
+// smooth noise, checks or a gradient. The two colours differ by at most 0.22 in each channel, so
+// that the ground is calmer than the digit.
 func (p *pen) texture(r *rand.Rand) []float64 {
 	var a, b [3]float64
 	for c := range 3 {
@@ -406,6 +422,7 @@ func (p *pen) pattern(r *rand.Rand) func(x, y float64) float64 {
 		}
 	}
 	return func(x, y float64) float64 {
+		// Below the last knot by a little, so that there is a next one.
 		gx, gy := x*(knots-1.001), y*(knots-1.001)
 		i, j := int(gy), int(gx)
 		tx, ty := smooth(gx-float64(j)), smooth(gy-float64(i))

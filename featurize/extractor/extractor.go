@@ -29,7 +29,8 @@ import (
 )
 
 // Extractor is a model ready to turn images into features. Its sessions are of one engine, one for
-// each thread or one for all.
+// each thread or one for all. Calls of Features must follow one another where a session serves one
+// goroutine: each call uses all sessions.
 type Extractor struct {
 	opt      Options
 	sig      signature
@@ -52,7 +53,8 @@ type Extractor struct {
 
 // Open loads the model file at path, or the published extractor of that name ([published.Find]),
 // with its manifest and side-car file, for images of the given size, and runs it once on a blank
-// image, so that a model that cannot work is refused here.
+// image, so that a model that cannot work is refused here. Options of o go before those of the
+// side-car file, and these before the manifest's. The caller closes the result.
 func Open(eng engine.Engine, path string, o Options, images dataset.Images) (*Extractor, error) {
 	var x *Extractor
 	err := fromFile(path, func(m *onnx.Model, f models.Manifest, side Options, from string) error {
@@ -70,6 +72,7 @@ func Open(eng engine.Engine, path string, o Options, images dataset.Images) (*Ex
 
 // fromFile loads the model at path, or the published extractor of that name ([published.Find]), and
 // its side-car file. It calls use with both, the manifest, and the path of the side-car file.
+// Errors of use say which file they are of.
 func fromFile(path string,
 	use func(m *onnx.Model, f models.Manifest, side Options, from string) error) error {
 	path, err := published.Find(path)
@@ -90,7 +93,9 @@ func fromFile(path string,
 	return nil
 }
 
-// New is Open for a model in memory. Of images only the size and channels are used.
+// New is Open for a model in memory. Of images only the size and channels are used. Steps: settle
+// options, make the model plain, find input and features, prune, check, load, try on a blank image,
+// try images beside each other. An error closes the sessions that were opened.
 func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options,
 	images dataset.Images) (*Extractor, error) {
 	err := isExtractor(manifest)
@@ -138,7 +143,8 @@ func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options,
 	return x, nil
 }
 
-// isExtractor refuses models that say of themselves that they are something else.
+// isExtractor refuses models that say of themselves that they are something else. A model without a
+// manifest may be one.
 func isExtractor(f models.Manifest) error {
 	if f.Kind != "" && f.Kind != models.KindExtractor {
 		return fmt.Errorf("the model is a %s, not an extractor", f.Kind)
@@ -147,7 +153,8 @@ func isExtractor(f models.Manifest) error {
 }
 
 // Body returns the model without the layers behind its features, and the name of these. Of o the
-// output alone is used. m is not changed, and shares its weights with the result.
+// output alone is used. m is not changed, and shares its weights with the result. The shapes in the
+// result are inferred.
 func Body(m *onnx.Model, o Options) (*onnx.Model, string, error) {
 	value, _, err := featureValue(m.Graph, o.Output)
 	if err != nil {
@@ -160,7 +167,7 @@ func Body(m *onnx.Model, o Options) (*onnx.Model, string, error) {
 // Feeder returns a function that makes the input of the model at path of images, as [Extractor]
 // does: for a model that is trained. All images are of one size; where the model's batch is fixed,
 // images must fill it. The model becomes the one that an [Extractor] runs: in float32, with weights
-// that are standardised beforehand.
+// that are standardised beforehand. Each call of the function makes a tensor of its own.
 func Feeder(
 	path string, m *onnx.Model, manifest models.Manifest, o Options, images dataset.Images,
 ) (func(*dataset.Images) (map[string]*onnx.Tensor, error), []string, error) {
@@ -191,7 +198,7 @@ func Feeder(
 }
 
 // shape settles the shape that images are brought to, and how many of them go through the model at
-// once.
+// once. A batch that the model fixes goes before that of the options.
 func (x *Extractor) shape(images dataset.Images) error {
 	batch := x.sig.batch
 	x.sig.h, x.sig.w = cmp.Or(x.sig.h, images.H), cmp.Or(x.sig.w, images.W)
@@ -233,7 +240,8 @@ func (x *Extractor) load(eng engine.Engine) error {
 }
 
 // try runs the model on a blank image and takes the number of features from it. The note on where
-// they come from is for models without a manifest, for which it was guessed.
+// they come from is for models without a manifest, for which it was guessed. The blank image is
+// black in the data set's own size.
 func (x *Extractor) try(images dataset.Images) error {
 	blank := &dataset.Images{N: 1, H: images.H, W: images.W, Ch: images.Ch,
 		Pix: make([]uint8, images.H*images.W*images.Ch)}
@@ -246,6 +254,7 @@ func (x *Extractor) try(images dataset.Images) error {
 		x.notes = append([]string{fmt.Sprintf("features are %q, %s%s", x.sig.output,
 			x.sig.why, over)}, x.notes...)
 	}
+	// Every later batch must give as many features.
 	x.dx, x.layer.Over = len(probe), strings.TrimPrefix(over, ", ")
 	if x.manifest.Dx != 0 && x.manifest.Dx != x.dx {
 		return fmt.Errorf("its manifest says dx %d and it gives %d features", x.manifest.Dx, x.dx)
@@ -267,7 +276,8 @@ type Layer struct {
 // Layer returns where the features are taken from.
 func (x *Extractor) Layer() Layer { return x.layer }
 
-// without lists the nodes of all that are not among some.
+// without lists the nodes of all that are not among some. Nodes are compared by identity: pruning
+// copies none.
 func without(all, some *onnx.Graph) []string {
 	kept := map[*onnx.Node]bool{}
 	for _, n := range some.Nodes {
@@ -282,7 +292,9 @@ func without(all, some *onnx.Graph) []string {
 	return out
 }
 
-// setScale resolves mean and std to one number per channel.
+// setScale resolves mean and std to one number per channel. A model of bytes has neither, and is
+// fed the pixels themselves. An empty list is 0 for the mean and 1 for the deviation; one number is
+// for all channels.
 func (x *Extractor) setScale() error {
 	ch := x.sig.ch
 	if x.sig.dtype == onnx.Uint8 {
@@ -321,7 +333,8 @@ func (x *Extractor) setScale() error {
 }
 
 // makeDigest hashes all that the features of an image depend on. It is the SHA-256 of a JSON
-// object. Threads are not in it, as features do not depend on them.
+// object. Threads are not in it, as features do not depend on them. The fields' names and their
+// order are part of it. The batch is in it, as engines may sum otherwise for another.
 func (x *Extractor) makeDigest(m *onnx.Model, engineName string) (string, error) {
 	model := x.manifest.Digest
 	if model == "" {
@@ -361,7 +374,8 @@ func (x *Extractor) manifestResize() string {
 }
 
 // Fit returns the shape of the images that the model at path takes, with its side-car file applied;
-// height and width are 0 where one of them is open.
+// height and width are 0 where one of them is open. Nothing is computed by the model, so that no
+// engine is needed.
 func Fit(path string, o Options) (of imagefile.Fit, err error) {
 	err = fromFile(path, func(m *onnx.Model, f models.Manifest, side Options, _ string) error {
 		of, err = fit(m, f, side, o)
@@ -414,7 +428,7 @@ func (x *Extractor) Standardised() bool { return x.manifest.Kind == models.KindE
 // assumed.
 func (x *Extractor) Notes() []string { return x.notes }
 
-// Close releases the sessions.
+// Close releases the sessions. The extractor cannot be used after. A second call does nothing.
 func (x *Extractor) Close() error {
 	var errs []error
 	for _, s := range x.sessions {
@@ -427,10 +441,12 @@ func (x *Extractor) Close() error {
 // Features computes the features of all images: [N, dx], row-major. Progress, if not nil, is called
 // with the number of images done, possibly from several goroutines. Features that are not finite
 // are an error. Of files ([dataset.Images.Lazy]) each worker holds the pixels of one batch; the
-// features of an image that cannot be decoded, where that is no error, are NaN.
+// features of an image that cannot be decoded, where that is no error, are NaN. On an error of one
+// batch the others are stopped at their next, and no features are returned.
 func (x *Extractor) Features(ctx context.Context, images *dataset.Images,
 	progress func(done, total int)) ([]float32, error) {
 	n := images.N
+	// The product is bounded before memory is taken for it.
 	if int64(n)*int64(x.dx) > onnx.MaxElements {
 		return nil, fmt.Errorf("%d images of %d features are more than %d numbers", n, x.dx,
 			onnx.MaxElements)
@@ -474,7 +490,8 @@ func (x *Extractor) Features(ctx context.Context, images *dataset.Images,
 	return out, nil
 }
 
-// some returns the features of images from..to-1, which it loads.
+// some returns the features of images from..to-1, which it loads. Of images in memory only a slice
+// is taken.
 func (x *Extractor) some(ctx context.Context, s engine.Session, images *dataset.Images, from,
 	to int, buf *buffer) ([]float32, error) {
 	held, bad, err := images.Load(ctx, from, to)
@@ -500,7 +517,8 @@ func (x *Extractor) some(ctx context.Context, s engine.Session, images *dataset.
 
 // batch runs images from..to-1 and returns their pooled features, and the axes they were averaged
 // over, in words. Rows of the copies that fill a fixed batch are cut off. The rows may be the
-// memory of the engine's output.
+// memory of the engine's output. An error for features that are not finite counts images from the
+// first of the batch.
 func (x *Extractor) batch(s engine.Session, images *dataset.Images, from, to int,
 	buf *buffer) (rows []float32, over string, err error) {
 	n := to - from
@@ -534,7 +552,8 @@ func (x *Extractor) batch(s engine.Session, images *dataset.Images, from, to int
 //
 //	features_ik = 1/inner sum_j v_ijk
 //
-// summed in float64 and rounded once.
+// summed in float64 and rounded once. Sums are in the order of the pixels, so that they do not
+// depend on threads.
 func (x *Extractor) pool(t *onnx.Tensor, n int) (features []float32, over string, err error) {
 	if t == nil {
 		return nil, "", fmt.Errorf("the model gave no %q", x.sig.output)
@@ -595,13 +614,14 @@ func (x *Extractor) pool(t *onnx.Tensor, n int) (features []float32, over string
 
 // shapedLikeImages reports whether the pixels of a map have the proportions of the images', but for
 // a rounded side. These are rows / cols and h / w: they agree where |rows w - cols h| is at most
-// max(h, w).
+// max(h, w). A map of h/s x w/s pixels with a stride s that does not divide them has rounded sides.
 func (x *Extractor) shapedLikeImages(rows, cols int) bool {
 	h, w := x.sig.h, x.sig.w
 	return max(rows*w-cols*h, cols*h-rows*w) <= max(h, w)
 }
 
-// float32s returns a tensor's elements as float32.
+// float32s returns a tensor's elements as float32. Elements of float32 are not copied; others are
+// rounded to the nearest.
 func float32s(t *onnx.Tensor) ([]float32, error) {
 	if v := t.F32(); v != nil {
 		return v, nil
@@ -619,7 +639,8 @@ func float32s(t *onnx.Tensor) ([]float32, error) {
 
 // Client returns the model, pruned to its features, and the preprocessing that a fused client graph
 // puts before it (models.ClientGraph); the graph takes images of the model's own input size. mean
-// and std, where given, are those of each feature.
+// and std, where given, are those of each feature. The model is the extractor's own: callers clone
+// it before they change it.
 func (x *Extractor) Client(mean, std []float32) (*onnx.Model, models.Preprocessing) {
 	return x.model, models.Preprocessing{
 		Height: x.sig.h, Width: x.sig.w, Channels: x.sig.ch, Mean: x.mean,

@@ -15,7 +15,8 @@ var through = []string{"Identity", "Transpose", "Dropout", "Cast"}
 // says, and whether their features of m are others. They fuse a Pad by 0 into MaxPool, which pads
 // by the lowest number; a Concat of one value holds the two apart. In AveragePool they count
 // positions beyond the padding; one without padding is told to count none. Functions are inlined
-// where that shows such a pool.
+// where that shows such a pool. m is not changed. The result has the same features by the standard,
+// so that it may replace m in a client graph.
 func portable(m *onnx.Model) (*onnx.Model, bool) {
 	c := onnx.Clone(m)
 	if err := pass.Inline(c); err != nil { // an engine's to tell
@@ -27,11 +28,13 @@ func portable(m *onnx.Model) (*onnx.Model, bool) {
 	changed := false
 	for _, n := range g.Nodes {
 		p := makers[n.Input(0)]
+		// The walk takes as many steps as there are nodes at most, so that a cycle ends.
 		for i := 0; i < len(g.Nodes) && p != nil && slices.Contains(through, p.Op); i++ {
 			p = makers[p.Input(0)]
 		}
 		ceil, _ := n.Attr("ceil_mode")
 		fused := n.Op == "MaxPool" || n.Op == "AveragePool" && (ceil.Int != 0 || !unpadded(n))
+		// A Concat of one input is the identity, on any axis that the value has.
 		if fused && p != nil && p.Op == "Pad" && byZero(g, p) {
 			name := pass.Unique(taken, n.Input(0)+"/apart")
 			nodes = append(nodes,
@@ -56,7 +59,8 @@ func portable(m *onnx.Model) (*onnx.Model, bool) {
 	return c, true
 }
 
-// byZero reports whether a Pad may be one by the constant 0, the only one that is fused.
+// byZero reports whether a Pad may be one by the constant 0, the only one that is fused. A value
+// that is computed, or of another type, may be 0: it counts as such, as a Concat does no harm.
 func byZero(g *onnx.Graph, p *onnx.Node) bool {
 	mode, _ := p.Attr("mode")
 	value, _ := p.Attr("value") // before operator set 11
@@ -65,7 +69,8 @@ func byZero(g *onnx.Graph, p *onnx.Node) bool {
 		(t == nil || t.DType != onnx.Float32 || t.Len() != 1 || t.F32()[0] == 0)
 }
 
-// unpadded reports whether a pool has no padding of its own.
+// unpadded reports whether a pool has no padding of its own. NOTSET, the default, leaves the
+// padding to pads, and VALID has none.
 func unpadded(n *onnx.Node) bool {
 	pads, _ := n.Attr("pads")
 	auto, _ := n.Attr("auto_pad")

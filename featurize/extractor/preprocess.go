@@ -6,7 +6,7 @@ import (
 	"fmp/onnx"
 )
 
-// buffer is one worker's memory for a batch.
+// buffer is one worker's memory for a batch. It is not safe for several goroutines.
 type buffer struct {
 	tensor *onnx.Tensor
 	pix    []uint8 // one image at the model's size, [h, w, ch]
@@ -15,7 +15,8 @@ type buffer struct {
 	floats [][256]float32
 }
 
-// buffer returns the memory for one worker.
+// buffer returns the memory for one worker. Tables of 256 numbers a channel take the place of a
+// division for each pixel.
 func (x *Extractor) buffer() *buffer {
 	b := &buffer{pix: make([]uint8, x.sig.h*x.sig.w*x.sig.ch), bytes: make([][256]uint8, x.sig.ch),
 		floats: Scaled(x.mean, x.std)}
@@ -28,7 +29,8 @@ func (x *Extractor) buffer() *buffer {
 }
 
 // Scaled returns the number that each pixel p of a channel is fed as, (p/255 - mean) / std, one of
-// each a channel.
+// each a channel. A mean and a deviation are of pixels scaled to 0..1, as most networks publish
+// theirs.
 func Scaled(mean, std []float32) [][256]float32 {
 	s := make([][256]float32, len(mean))
 	for c := range s {
@@ -41,7 +43,8 @@ func Scaled(mean, std []float32) [][256]float32 {
 
 // feed makes the model's input for images from..to-1: resized, converted in channels, scaled and
 // laid out. A model with a fixed batch gets copies of the last image to fill it. The tensor is the
-// buffer's, and is written over by the next call.
+// buffer's, and is written over by the next call. A copy of an image costs the time of one, and
+// gives features that are cut off by the caller.
 func (x *Extractor) feed(images *dataset.Images, from, to int, buf *buffer) (*onnx.Tensor, error) {
 	s := &x.sig
 	n := to - from

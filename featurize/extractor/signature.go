@@ -10,7 +10,8 @@ import (
 	"fmp/onnx/pass"
 )
 
-// maxInputSide bounds the height and width that a model may ask for.
+// maxInputSide bounds the height and width that a model may ask for. Activations of one such image
+// take about a gigabyte: see pixelMemory.
 const maxInputSide = 2048
 
 // signature is how a model takes images and returns features.
@@ -37,7 +38,8 @@ func read(m *onnx.Model, o Options, dataCh int) (signature, error) {
 
 // channelsLast reports whether an input of four dimensions has its channels last, by a layout, in
 // any case of its letters, or by the dimension of 1 or 3. Where both are, or neither is, the order
-// is open.
+// is open. The dimension tells only where exactly one of axes 1 and 3 may be the channels. in.Shape
+// has four dimensions.
 func channelsLast(in onnx.ValueInfo, layout string) (bool, error) {
 	switch strings.ToUpper(layout) {
 	case "NCHW":
@@ -88,6 +90,7 @@ func readInput(m *onnx.Model, o Options, dataCh int) (signature, error) {
 		h, w, ch = in.Shape[1], in.Shape[2], in.Shape[3]
 	}
 	s.ch = dataCh
+	// A model for grey images takes colour ones too, and the other way round: pixels are converted.
 	if ch.IsKnown() {
 		s.ch = ch.Size
 	}
@@ -125,6 +128,7 @@ func readInput(m *onnx.Model, o Options, dataCh int) (signature, error) {
 }
 
 // imageInput returns the model's only input; name is the one that was asked for, "" for any.
+// Weights that exporters list among the inputs are not among these: they have initializers.
 func imageInput(m *onnx.Model, name string) (onnx.ValueInfo, error) {
 	ins := m.Graph.Inputs
 	if len(ins) == 0 {
@@ -148,7 +152,8 @@ var featureNames = []string{"features", "feature", "embedding", "embeddings", "i
 // featureValue chooses the value that holds the features. In order: the one asked for; an output
 // with one of featureNames; for a single output that a last linear layer computes (a classifier's
 // scores, perhaps through a softmax), the input of that layer; a single output as it is. Anything
-// else is an error that lists the candidates.
+// else is an error that lists the candidates. why ends the sentence "features are VALUE, ...". A
+// node's name is tried where no value has the name.
 func featureValue(g *onnx.Graph, asked string) (value, why string, err error) {
 	maker := g.Makers()
 	if asked != "" {
@@ -194,7 +199,8 @@ func featureValue(g *onnx.Graph, asked string) (value, why string, err error) {
 
 // classifierHead returns the input of the last linear layer where one computes out: Gemm, or MatMul
 // with Add, by constant weights, followed by nothing but softmax, sigmoid, reshaping and the like.
-// Otherwise it returns "". It walks from out back along values that are scores still.
+// Otherwise it returns "". It walks from out back along values that are scores still. A softmax
+// behind the layer does not hide it. Of a head of two layers the last alone is cut off.
 func classifierHead(g *onnx.Graph, maker map[string]*onnx.Node, out string) string {
 	// No path has more steps than there are nodes, so that a cycle ends too.
 	for range len(g.Nodes) {
@@ -213,7 +219,8 @@ func classifierHead(g *onnx.Graph, maker map[string]*onnx.Node, out string) stri
 			"Reshape", "Squeeze":
 			out = n.Input(0)
 		case "Add":
-			// The bias is constant, and the product is not.
+			// The bias is constant, and the product is not. Either operand may be the product, as
+			// Add commutes.
 			a, b := isConstant(g, maker, n.Input(0)), isConstant(g, maker, n.Input(1))
 			switch {
 			case a && !b:
@@ -224,6 +231,7 @@ func classifierHead(g *onnx.Graph, maker map[string]*onnx.Node, out string) stri
 				return ""
 			}
 			m := maker[out]
+			// They are a DequantizeLinear and the QuantizeLinear before it.
 			for range 2 { // a product that is stored in bytes
 				if m != nil && isBytes(m) {
 					m = maker[m.Input(0)]
@@ -256,7 +264,8 @@ func isBytes(n *onnx.Node) bool {
 }
 
 // isConstant reports whether a value is an initializer, a Constant, or made from one by operators
-// that keep its elements or round them. A chain of more than eight operators counts as none.
+// that keep its elements or round them. A chain of more than eight operators counts as none. The
+// bound ends a cycle, too.
 func isConstant(g *onnx.Graph, maker map[string]*onnx.Node, v string) bool {
 	for range 8 {
 		if _, ok := g.Initializers[v]; ok {
@@ -279,7 +288,8 @@ func isConstant(g *onnx.Graph, maker map[string]*onnx.Node, v string) bool {
 }
 
 // prune returns the model with value as its only output, without the nodes and weights that value
-// does not need. Weights that a caller may replace are constants. The original is not changed.
+// does not need. Weights that a caller may replace are constants. The original is not changed. The
+// copy shares nodes and tensors with the original.
 func prune(m *onnx.Model, value string) *onnx.Model {
 	// Type and shape are those that the file states, where it does.
 	out := onnx.ValueInfo{Name: value}

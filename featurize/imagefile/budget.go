@@ -7,7 +7,7 @@ import (
 )
 
 // rereads bounds the bytes that a decoder asks for, in lengths of the file: the strips of a TIFF
-// may be one and the same.
+// may be one and the same. A sound file is read about once, and a TIFF's directory besides.
 const rereads = 2
 
 // budgeted is a file that a decoder reads, which gives nothing more once the context has ended or
@@ -18,7 +18,8 @@ type budgeted struct {
 	left int64
 }
 
-// within returns the contents of a picture's file as a decoder reads them under the bounds.
+// within returns the contents of a picture's file as a decoder reads them under the bounds. A MiB
+// more lets small files be read often.
 func within(ctx context.Context, data []byte) *budgeted {
 	return &budgeted{file: random(bytes.NewReader(data)), ctx: ctx,
 		left: rereads*int64(len(data)) + 1<<20}
@@ -42,7 +43,8 @@ func (b *budgeted) ReadAt(p []byte, offset int64) (int, error) {
 	return n, b.spend(n, err)
 }
 
-// spend counts bytes that are handed out.
+// spend counts bytes that are handed out. The bytes of the read that passes the bound are handed
+// out, with the error.
 func (b *budgeted) spend(n int, err error) error {
 	if b.left -= int64(n); b.left < 0 {
 		return fmt.Errorf("an image whose parts are read more than %d times; save it anew", rereads)

@@ -12,7 +12,8 @@ import (
 
 // Classes maps the names that folders and lists use to labels: a class's name alone or, where
 // ByNumber asks for it, its number alone. So no name is taken for a number: grades are called 1, 2
-// and 3. Without Names the classes are called by their numbers.
+// and 3. Without Names the classes are called by their numbers. N is the number of classes, and
+// Names has as many or none.
 type Classes struct {
 	Names    []string
 	N        int
@@ -34,14 +35,16 @@ func (c Classes) Name(label int) string {
 	return strconv.Itoa(label)
 }
 
-// number returns the number that a text is, written as such numbers are.
+// number returns the number that a text is, written as such numbers are. So 07 and +7 are no
+// numbers: a folder of that name would be taken for class 7 unseen.
 func (c Classes) number(text string) (int, bool) {
 	i, err := strconv.Atoi(text)
 	return i, err == nil && i >= 0 && i < c.N && strconv.Itoa(i) == text
 }
 
 // label returns the class that a name means. Its error lists the classes, 200 bytes of them, and
-// says which flag or spelling would help.
+// says which flag or spelling would help. A name must match in its case and every byte. The first
+// of two classes of one name is not preferred: that is an error.
 func (c Classes) label(name string) (int, error) {
 	number, is := c.number(name)
 	switch {
@@ -95,7 +98,8 @@ type mapping struct {
 	at      map[string]int
 }
 
-// class returns the label of a name. A name is looked up once, and listed where it is first met.
+// class returns the label of a name. A name is looked up once, and listed where it is first met. An
+// error is not kept.
 func (m *mapping) class(name string) (int, error) {
 	if i, ok := m.at[name]; ok {
 		return m.list[i].Label, nil
@@ -131,6 +135,7 @@ func (m *mapping) count(name string) int {
 }
 
 // unclear returns an error for a label that is both the number of a class and the name of another.
+// Labels of IDX files are numbers. A model of grades 1, 2 and 3 gives label 1 two meanings.
 func (c Classes) unclear(label int) error {
 	if i := slices.Index(c.Names, strconv.Itoa(label)); i >= 0 && i != label && !c.ByNumber {
 		return fmt.Errorf("it is the number of class %s (from 0) and the name of class number "+
@@ -142,7 +147,8 @@ func (c Classes) unclear(label int) error {
 
 // MappingOf returns the classes that the folders or labels of a source were taken for, in the order
 // in which they were met; nil where images have no labels. Once [Read] is done, they count the
-// images that could be read, less those of [LeaveOut].
+// images that could be read, less those of [LeaveOut]. The list may be the source's own: callers do
+// not change it.
 func MappingOf(s Source) []Mapped {
 	switch s := s.(type) {
 	case *pictures:
@@ -163,7 +169,8 @@ func MappingOf(s Source) []Mapped {
 	return nil
 }
 
-// LeaveOut takes an image of a source out of the counts of [MappingOf].
+// LeaveOut takes an image of a source out of the counts of [MappingOf]. It must be called once for
+// an image.
 func LeaveOut(s Source, item Item) {
 	switch s := s.(type) {
 	case *pictures:

@@ -74,7 +74,8 @@ func chunkOrientation(r io.ReaderAt, offset int64, order binary.ByteOrder, kind 
 func directoryOrientation(r io.ReaderAt) orientation { return tiffOrientation(directory(r)) }
 
 // directory returns a TIFF header and the first directory after it, wherever in the file that lies.
-// It is as if the directory followed the header at once: its place is written anew.
+// It is as if the directory followed the header at once: its place is written anew. At most maxExif
+// bytes of it are read.
 func directory(r io.ReaderAt) []byte {
 	head := at(r, 0, 8)
 	if len(head) < 8 {
@@ -104,7 +105,7 @@ const tiffPhotometric, tiffFillOrder, tiffSamples, tiffPlanar, tiffExtra = 0x010
 
 // tiffBits makes up for bits that golang.org/x/image 0.47 reads otherwise than a TIFF file says.
 // Faxes (compression by CCITT's groups 3 or 4) whose 0 is black are negatives to it: runs of white
-// are 0 there too (TIFF 6.0, section 11).
+// are 0 there too (TIFF 6.0, section 11). im is changed in place.
 func tiffBits(im image.Image, data []byte) {
 	const blackIsZero = 1
 	d := directory(bytes.NewReader(data))

@@ -39,7 +39,8 @@ var (
 )
 
 // IsImage reports whether a file is an image by the extension of its name, of a format that is read
-// or not.
+// or not. Nothing is opened. A file of images without such an extension is found by its first bytes
+// only where it is given by name ([Open]).
 func IsImage(path string) bool {
 	ext := strings.ToLower(filepath.Ext(path))
 	return slices.Contains(decoded, ext) || slices.Contains(undecoded, ext)
@@ -79,13 +80,14 @@ func formatOf(head []byte) string {
 const headBytes = 24
 
 // animatedWebP reports whether a file begins as a WebP image of several frames (its VP8X chunk's
-// flag A).
+// flag A). The flags are the byte behind the chunk's size, at offset 20, and animation is bit 1.
 func animatedWebP(head []byte) bool {
 	return len(head) > 20 && string(head[:4]) == "RIFF" && string(head[8:16]) == "WEBPVP8X" &&
 		head[20]&2 != 0
 }
 
-// unread returns the error for an image that a decoder refused, or that none knows.
+// unread returns the error for an image that a decoder refused, or that none knows. It wraps err
+// where a decoder knew the format.
 func unread(head []byte, err error) error {
 	if animatedWebP(head) {
 		return errors.New("an animated WebP image, which is not read: save its first " +
@@ -112,7 +114,7 @@ func unread(head []byte, err error) error {
 }
 
 // LeftOut counts the files in a folder that are left out, and names the first of them, each with
-// the reason.
+// the reason. It grows by five names at most, so that a large folder of other files costs little.
 type LeftOut struct {
 	N     int      `json:"n"`
 	Names []string `json:"names,omitempty"`
@@ -121,7 +123,8 @@ type LeftOut struct {
 // maxNamed is the number of files that LeftOut names.
 const maxNamed = 5
 
-// Add adds a file and the reason why it is left out.
+// Add adds a file and the reason why it is left out. It keeps the name in a form that is safe to
+// print.
 func (l *LeftOut) Add(name, why string) {
 	l.N++
 	if len(l.Names) < maxNamed {

@@ -24,7 +24,8 @@ func newLister(dir string, o Options) *lister {
 }
 
 // class returns the label of the images in a folder of the folder. Where labels are optional,
-// images in a folder of no class have none, which the mapping tells.
+// images in a folder of no class have none, which the mapping tells. The error names the folder and
+// the classes that are known.
 func (l *lister) class(name string) (int, error) {
 	label, err := l.mapping.class(name)
 	if err != nil && !l.o.Optional {
@@ -38,7 +39,8 @@ func (l *lister) class(name string) (int, error) {
 }
 
 // add lists an image that lies in a folder of the folder, "" for none. bad says why it cannot be
-// read, where that is known already.
+// read, where that is known already. A bad one keeps its place and is reported when its turn comes,
+// so that all are named at once.
 func (l *lister) add(folder, path string, label int, bad error) error {
 	if len(l.files) == l.o.MaxItems {
 		return fmt.Errorf("more than %d images under %s; give fewer", l.o.MaxItems, l.dir)
@@ -64,7 +66,8 @@ func (l *lister) end() error {
 }
 
 // listFolder lists the images of DIR/CLASS/..., in the order of their names; where labels are
-// optional, those of DIR as well. Others than these are left out by name ([Walker]).
+// optional, those of DIR as well. Others than these are left out by name ([Walker]). An error ends
+// the listing; images that cannot be read do not.
 func listFolder(dir string, o Options) ([]Item, []Mapped, LeftOut, error) {
 	l := newLister(dir, o)
 	names, loose, err := entries(dir, &l.others)
@@ -77,6 +80,7 @@ func listFolder(dir string, o Options) ([]Item, []Mapped, LeftOut, error) {
 			return nil, nil, l.others, err
 		}
 	}
+	// Where labels are optional, loose files become walks of their own, each of one file.
 	for _, name := range loose {
 		labels[name] = Unlabelled
 		if !o.Optional {
@@ -85,6 +89,7 @@ func listFolder(dir string, o Options) ([]Item, []Mapped, LeftOut, error) {
 			names = append(names, name)
 		}
 	}
+	// Files and folders are in one order, as the names say.
 	slices.Sort(names)
 	w := Walker{Dir: dir, Others: &l.others, Visit: func(path string, class int, bad error) error {
 		return l.add(names[class], path, labels[names[class]], bad)

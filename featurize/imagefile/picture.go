@@ -48,7 +48,8 @@ type Info struct {
 	jpeg         *jpeg.Header
 }
 
-// read reads the size and the format of an image that is no HEIF.
+// read reads the size and the format of an image that is no HEIF. A JPEG is read by this program's
+// own decoder, whose header has more than package image asks for.
 func (h *Info) read(r io.ReaderAt, format *string) (err error) {
 	if string(at(r, 0, 2)) != "\xff\xd8" {
 		h.Config, *format, err = image.DecodeConfig(random(r))
@@ -62,7 +63,7 @@ func (h *Info) read(r io.ReaderAt, format *string) (err error) {
 }
 
 // Header reads an image's size as displayed, and refuses an image that would take too much memory
-// to decode.
+// to decode. Pixels are not decoded: a file with a sound header may be corrupt.
 func Header(r io.ReaderAt) (Info, error) {
 	h, err := header(r, MaxPixels)
 	if err == nil && h.by.swaps() {
@@ -80,7 +81,8 @@ func recovered(err *error) {
 	}
 }
 
-// header reads an image's size as stored.
+// header reads an image's size as stored. Bounds are checked in this order: the format, the sides
+// and the number of pixels, the memory.
 func header(r io.ReaderAt, pixels int) (h Info, err error) {
 	defer recovered(&err)
 	format := formatOf(at(r, 0, 16))
@@ -131,7 +133,8 @@ func colourModel(h *jpeg.Header) color.Model {
 }
 
 // random returns the file behind r as package image takes it without a buffer of its own: a TIFF
-// may have its directory anywhere, and is otherwise read into memory up to there.
+// may have its directory anywhere, and is otherwise read into memory up to there. It reads as if
+// the file had no end: reads past it give none.
 func random(r io.ReaderAt) *file { return &file{io.NewSectionReader(r, 0, math.MaxInt64)} }
 
 type file struct{ *io.SectionReader }
@@ -177,7 +180,7 @@ func (f Fit) DecodeFile(ctx context.Context, path string, dst []uint8) error {
 }
 
 // memories are those that a picture takes over from the one before: fresh ones take the time of
-// their pages, and of the collector.
+// their pages, and of the collector. They serve one picture at a time.
 type memories struct {
 	file    bytes.Buffer
 	samples jpeg.Memory
@@ -191,7 +194,8 @@ const maxKept = 32 << 20
 func (m *memories) size() int { return m.file.Cap() + m.samples.Size() }
 
 // decodeFile is DecodeFile with the given bound on the number of pixels, for devices with little
-// memory; it returns the sha256 of the file as well.
+// memory; it returns the sha256 of the file as well. A file longer than its image can be is
+// refused. dst has [Fit.Size] bytes.
 func (f Fit) decodeFile(ctx context.Context, path string, pixels int, dst []uint8,
 	m *memories) (digest [sha256.Size]byte, err error) {
 	file, err := regularfile.Open(path)
@@ -225,7 +229,8 @@ func (f Fit) decodeFile(ctx context.Context, path string, pixels int, dst []uint
 	return f.decodeBytes(ctx, path, data, pixels, dst, &m.samples)
 }
 
-// decodeBytes is decodeFile for the contents of a file.
+// decodeBytes is decodeFile for the contents of a file. The data are the caller's, and are not
+// changed.
 func (f Fit) decodeBytes(ctx context.Context, path string, data []byte, pixels int, dst []uint8,
 	m *jpeg.Memory) (digest [sha256.Size]byte, err error) {
 	if err := f.decodeInto(ctx, data, longest(pixels), pixels, dst, m); err != nil {
@@ -234,7 +239,8 @@ func (f Fit) decodeBytes(ctx context.Context, path string, data []byte, pixels i
 	return sha256.Sum256(data), nil
 }
 
-// decodeInto decodes an image of at most the given bytes and pixels, and writes its pixels.
+// decodeInto decodes an image of at most the given bytes and pixels, and writes its pixels. A
+// decoder's panic is an error here.
 func (f Fit) decodeInto(ctx context.Context, data []byte, limit, pixels int, dst []uint8,
 	m *jpeg.Memory) (err error) {
 	defer recovered(&err)
@@ -246,12 +252,12 @@ func (f Fit) decodeInto(ctx context.Context, data []byte, limit, pixels int, dst
 }
 
 // longest returns the bytes of the longest file of an image of the given number of pixels: its
-// pixels as they are, and a generous header.
+// pixels as they are, and a generous header. Eight bytes are a pixel of four channels of 16 bits.
 func longest(pixels int) int { return min(MaxBytes, 8*pixels+1<<20) }
 
 // Decode decodes an image after checking its size, and writes its pixels as [Fit.Pixels] does,
 // upright (EXIF). It stops soon after ctx has ended. HEIC and AVIF are refused: they are decoded
-// from files.
+// from files. dst has [Fit.Size] bytes. It is safe for several goroutines.
 func (f Fit) Decode(ctx context.Context, data []byte, dst []uint8) error {
 	return f.decodeInto(ctx, data, MaxBytes, MaxPixels, dst, &jpeg.Memory{})
 }
@@ -262,7 +268,7 @@ type Decoded struct {
 	fit Fit
 }
 
-// Read is the first half of [Fit.Decode].
+// Read is the first half of [Fit.Decode]. The second half takes no context: it is short.
 func (f Fit) Read(ctx context.Context, data []byte) (*Decoded, error) {
 	p, err := decode(ctx, data, MaxBytes, MaxPixels, f, &jpeg.Memory{})
 	return &Decoded{p, f}, err
@@ -280,7 +286,7 @@ func (d *Decoded) Covers() (across, down float64) {
 }
 
 // decode decodes an image of at most the given bytes and pixels, no further than a fit wants it;
-// the zero fit wants it whole.
+// the zero fit wants it whole. The picture may lie in m, which the next call with it overwrites.
 func decode(ctx context.Context, data []byte, limit, pixels int, f Fit,
 	m *jpeg.Memory) (picture, error) {
 	if len(data) > limit {
@@ -326,7 +332,8 @@ func decodeJPEG(ctx context.Context, data []byte, points []jpeg.Points,
 	return nil, &reduced{h, planes}, err
 }
 
-// decodeOther decodes an image of a format that has registered its decoder.
+// decodeOther decodes an image of a format that has registered its decoder. Decoders of package
+// image know no context: the reader ends for them.
 func decodeOther(ctx context.Context, data []byte) (image.Image, error) {
 	im, format, err := image.Decode(within(ctx, data))
 	if err != nil {
@@ -373,7 +380,8 @@ func (f frame) RGBA64At(x, y int) (c color.RGBA64) {
 
 // fullRange stretches the planes of a lossy WebP, whose colours it enlarges to the size of the
 // luma. Its luma is 16 to 235 and its chroma 16 to 240 (RFC 6386, section 9.2, after ITU-R BT.601);
-// the decoder hands them over as they are, in a type whose range is 0 to 255.
+// the decoder hands them over as they are, in a type whose range is 0 to 255. Y' = (Y - 16)
+// 255/219, and C' = (C - 128) 255/224 + 128, cut off at 0 and 255.
 func fullRange(im image.Image) {
 	var p *image.YCbCr
 	switch im := im.(type) {
@@ -413,7 +421,7 @@ const (
 	Pad Resize = "pad"
 )
 
-// ParseResize reads a way to resize; "" is Stretch.
+// ParseResize reads a way to resize; "" is Stretch. An unknown way is an error that names all.
 func ParseResize(s string) (Resize, error) {
 	_, crop := models.CropShare(s)
 	switch r := Resize(s); {
@@ -460,5 +468,6 @@ func (p *rgb) RGBA64At(x, y int) color.RGBA64 {
 	return color.RGBA64{uint16(v[0]) * 0x101, uint16(v[1]) * 0x101, uint16(v[2]) * 0x101, 0xffff}
 }
 
-// Grey returns the grey of a colour (ITU-R BT.601), which leaves greys as they are.
+// Grey returns the grey of a colour (ITU-R BT.601), which leaves greys as they are. Weights are in
+// thousandths, and halves go up.
 func Grey(r, g, b uint8) uint8 { return uint8((299*int(r) + 587*int(g) + 114*int(b) + 500) / 1000) }

@@ -54,7 +54,8 @@ func (f Fit) points(h *jpeg.Header, o orientation) []jpeg.Points {
 }
 
 // part returns the pixels of a picture, as it is stored, that a fit wants, and a few around them:
-// enlarged colours have a share of their neighbours. Nothing is all of them.
+// enlarged colours have a share of their neighbours. Nothing is all of them. The margin is four
+// pixels on each side.
 func (f Fit) part(p picture) image.Rectangle {
 	if f.H == 0 {
 		return image.Rectangle{}
@@ -84,7 +85,8 @@ func (f Fit) stored(w, h int, o orientation) (across, down part) {
 
 // pixels is [Fit.Pixels] for a reduced picture. right and below are the steps in dst from a sample
 // of the stored picture to the next one of its line and of its column. They change places where the
-// picture lies on its side.
+// picture lies on its side. Samples are resized plane by plane, and joined at the end, so that no
+// whole picture is held.
 func (p *reduced) pixels(f Fit, o orientation, dst []uint8) {
 	across, down := f.stored(p.Width, p.Height, o)
 	right, below := f.Ch, f.W*f.Ch
@@ -146,7 +148,8 @@ func mixGo(red, green, blue []int16) {
 	}
 }
 
-// spread returns a plane with a sample for each of another's, whose samples cover no more.
+// spread returns a plane with a sample for each of another's, whose samples cover no more. It
+// repeats samples and does not interpolate, as means over several follow.
 func spread(p, like *jpeg.Plane) jpeg.Plane {
 	if p.Across == like.Across && p.Down == like.Down {
 		return *p

@@ -22,6 +22,7 @@ import (
 
 const (
 	// maxList bounds a list of images: 16 MiB.
+	// A line of 160 bytes for each of 100,000 images fits.
 	maxList = 16 << 20
 	// maxIDX bounds the labels of an IDX file.
 	maxIDX = 1_000_000
@@ -30,7 +31,8 @@ const (
 // Unlabelled is the label of an image that has no label, or one that the model does not know.
 const Unlabelled = -1
 
-// Item is an image of a source.
+// Item is an image of a source. Items are copied. An error of Next comes with the item that it
+// concerns.
 type Item struct {
 	Name  string // its path, or its number in an IDX file
 	Label int    // 0 to C-1, or Unlabelled
@@ -42,7 +44,8 @@ type Item struct {
 	from int   // 1 + the place in [MappingOf] of the name that it came under; 0 for none
 }
 
-// Source returns images one by one. It is read from front to back by one goroutine, and once.
+// Source returns images one by one. It is read from front to back by one goroutine, and once. An
+// error that is no *BadImage ends the source.
 type Source interface {
 	Len() int // number of images
 	// Next writes the pixels of the next image, brought to the source's shape. A *BadImage error
@@ -93,7 +96,7 @@ func (e *MisuseError) Error() string { return e.text }
 // misuse makes the error of options.
 func misuse(format string, args ...any) error { return &MisuseError{fmt.Sprintf(format, args...)} }
 
-// Options say how to read a source.
+// Options say how to read a source. Options that do not go together are a *MisuseError of [Open].
 type Options struct {
 	Fit Fit
 	// Classes are those that folders and lists may name.
@@ -119,7 +122,8 @@ type Options struct {
 // Open opens a folder of images (one folder per class), a list of them (.csv of path,label), an IDX
 // file of images, or, where labels are optional, one image. An image of a format that is not read
 // is a bad one; others are the files in a folder that are none. A *MisuseError says which options
-// do not go together. No picture is decoded before it is asked for.
+// do not go together. No picture is decoded before it is asked for. A file that is none of these by
+// its name or its beginning is taken for an IDX file. The caller closes src.
 func Open(path string, o Options) (src Source, others LeftOut, err error) {
 	o.MaxPixels = cmp.Or(o.MaxPixels, MaxPixels)
 	st, err := os.Stat(path)
@@ -168,7 +172,7 @@ func Open(path string, o Options) (src Source, others LeftOut, err error) {
 }
 
 // startsAsImage reports whether a file without the extension of an image begins like one. Its
-// header alone is read.
+// header alone is read. A HEIF file is known by its brand, as no decoder is registered for it.
 func startsAsImage(path string) bool {
 	f, err := regularfile.Open(path)
 	if err != nil {
@@ -189,7 +193,8 @@ func startsAsImage(path string) bool {
 // [MappingOf] too, and returned as bad; do has then seen all others if skip is set, and perhaps
 // only some of them if not. Both are used again once do has returned. Files are decoded ahead of
 // their use, by [Options].Threads goroutines. It holds n images of the fit's size besides those
-// that are decoded.
+// that are decoded. Pixels are [n, H, W, Ch], a byte each. An error of do ends the reading and is
+// returned as err. ctx is looked at before every image.
 func Read(ctx context.Context, src Source, f Fit, n int, skip bool,
 	do func(pixels []uint8, items []Item) error) (bad []error, err error) {
 	// Files of the file system are decoded ahead; those that a function gives come one by one.
@@ -251,7 +256,7 @@ type pictures struct {
 func (p *pictures) Len() int     { return len(p.files) }
 func (p *pictures) Close() error { return nil }
 
-// Next decodes one file, in memory of its own.
+// Next decodes one file, in memory of its own. It must not be called more than Len times.
 func (p *pictures) Next(ctx context.Context, dst []uint8) (Item, error) {
 	f := p.files[p.at]
 	p.at++
@@ -259,7 +264,8 @@ func (p *pictures) Next(ctx context.Context, dst []uint8) (Item, error) {
 }
 
 // image writes the pixels of a file. An error of the file is a *BadImage. The context's, one of the
-// machine, and that of a file which the command itself is to overwrite, end the reading.
+// machine, and that of a file which the command itself is to overwrite, end the reading. m holds
+// memory that images of one goroutine share. The name is checked first, as it is printed.
 func (p *pictures) image(ctx context.Context, f Item, dst []uint8, m *memories) (Item, error) {
 	if f.bad != nil {
 		return f, &BadImage{f.bad}
@@ -299,7 +305,9 @@ func (p *pictures) image(ctx context.Context, f Item, dst []uint8, m *memories) 
 
 // OpenFiles is [Open] for a folder whose files lie elsewhere than in the file system: their paths
 // in it, CLASS/.../NAME with slashes, and a function that returns the contents of one. The images
-// come in the order in which Open gives them.
+// come in the order in which Open gives them. read may be called while the images are read, from
+// the goroutine that reads them. Its errors make bad images. Paths are not checked against any
+// folder, as nothing is opened by them.
 func OpenFiles(paths []string, read func(path string) ([]byte, error),
 	o Options) (src Source, others LeftOut, err error) {
 	o.MaxPixels = cmp.Or(o.MaxPixels, MaxPixels)
@@ -307,6 +315,7 @@ func OpenFiles(paths []string, read func(path string) ([]byte, error),
 	for _, p := range paths {
 		parts = append(parts, strings.Split(p, "/"))
 	}
+	// They are in order by folder and name, as a walk of a file system gives them.
 	sorting.By(parts, slices.Compare)
 	for i := 1; i < len(parts); i++ {
 		// One of the two would be read twice, and the other never.
@@ -356,7 +365,8 @@ func OpenFiles(paths []string, read func(path string) ([]byte, error),
 	return &pictures{Options: o, files: l.files, mapped: l.list, read: read}, l.others, l.end()
 }
 
-// Items returns the images of a source of files, in their order; nil for other sources.
+// Items returns the images of a source of files, in their order; nil for other sources. The slice
+// is the source's own.
 func Items(s Source) []Item {
 	if p, ok := s.(*pictures); ok {
 		return p.files
@@ -365,7 +375,7 @@ func Items(s Source) []Item {
 }
 
 // openList reads a list of images whose paths are relative to a folder. The list itself may lie
-// elsewhere.
+// elsewhere. A relative path of the list may lead anywhere: it is the user's own word.
 func openList(path, dir string, o Options) ([]Item, []Mapped, error) {
 	f, err := regularfile.Open(path)
 	if err != nil {
@@ -379,7 +389,8 @@ func openList(path, dir string, o Options) ([]Item, []Mapped, error) {
 	return files, mapped, nil
 }
 
-// unlisted names the images in a folder that its list does not hold.
+// unlisted names the images in a folder that its list does not hold. Labels play no part. Links are
+// passed over, since [Walker.End] is not called.
 func unlisted(dir string, files []Item, others *LeftOut) error {
 	listed := map[string]bool{}
 	for _, f := range files {
@@ -390,6 +401,7 @@ func unlisted(dir string, files []Item, others *LeftOut) error {
 		return err
 	}
 	w := Walker{Dir: dir, Others: &LeftOut{}, Visit: func(path string, _ int, _ error) error {
+		// Names are compared as they are spelt, so that a link and its file differ.
 		if rel, err := filepath.Rel(dir, path); err == nil && !listed[filepath.Clean(path)] {
 			others.Add(rel, "not in the list")
 		}
@@ -416,7 +428,8 @@ func listText(r io.Reader) (io.Reader, error) {
 }
 
 // readList reads lines of path,label, or of path alone where labels are optional; a first line of
-// just these words is a header. Paths are relative to the list's folder.
+// just these words is a header. Paths are relative to the list's folder. A list with any wrong line
+// is refused whole.
 func readList(r io.Reader, dir string, o Options) ([]Item, []Mapped, error) {
 	b, err := listText(r)
 	if err != nil {
@@ -428,6 +441,7 @@ func readList(r io.Reader, dir string, o Options) ([]Item, []Mapped, error) {
 	if o.Optional {
 		c.FieldsPerRecord = 0 // as many as the first line has
 	}
+	// The reader's slice is used again: strings in it are copies and may be kept.
 	c.ReuseRecord = true
 	var files []Item
 	names, labels := mapping{classes: o.Classes}, map[string]int{}
@@ -494,7 +508,7 @@ func readList(r io.Reader, dir string, o Options) ([]Item, []Mapped, error) {
 }
 
 // ownName returns the one name of a file to which links may lead; that of a file that is not there
-// is its path. An error is the machine's.
+// is its path. An error is the machine's. Two names of one file by hard links count as two.
 func ownName(path string) (string, error) {
 	real, err := filepath.EvalSymlinks(path)
 	switch {
@@ -506,7 +520,8 @@ func ownName(path string) (string, error) {
 	return real, nil
 }
 
-// twice returns an error for an image that a list names twice with these labels.
+// twice returns an error for an image that a list names twice with these labels. Without a label
+// twice, an image is classified twice.
 func (o *Options) twice(before, label int) error {
 	switch {
 	case o.Repeats:
@@ -520,7 +535,8 @@ func (o *Options) twice(before, label int) error {
 }
 
 // idx is a source of images of one size in an IDX file, read as they are needed. Labels are read at
-// once: they are a byte each, and at most [maxIDX].
+// once: they are a byte each, and at most [maxIDX]. It serves one goroutine, from front to back: a
+// gzipped file cannot be moved in.
 type idx struct {
 	Options
 	file    *os.File
@@ -560,7 +576,8 @@ func openIDX(images string, o Options) (*idx, error) {
 }
 
 // open reads the header, checks all sizes against their bounds, and passes over the images that are
-// skipped. Of a gzipped file it decompresses these.
+// skipped. Of a gzipped file it decompresses these. Bounds are checked in the order of the header,
+// so that no product overflows.
 func (s *idx) open() error {
 	var err error
 	if s.r, s.size, err = contents(s.file); err != nil {
@@ -625,7 +642,7 @@ func (s *idx) Len() int     { return s.n }
 func (s *idx) Close() error { return s.file.Close() }
 
 // Next reads one image. That something follows the last of the file is told with it, as a gzipped
-// file tells no sooner.
+// file tells no sooner. Its errors end the reading: the images behind have no sure place.
 func (s *idx) Next(_ context.Context, dst []uint8) (Item, error) {
 	item := Item{Name: fmt.Sprintf("%s#%d", s.file.Name(), s.Skip+s.at), Label: Unlabelled}
 	if _, err := io.ReadFull(s.r, s.buf); err != nil {

@@ -23,7 +23,8 @@ const (
 // Walker lists the image files of a folder by their classes. Links that stay within the folder are
 // followed, after all that is no link, and to images and folders that are not listed otherwise; so
 // no image counts twice, and one in two classes is a bad image. So is an image, or a folder, that a
-// link has outside. All else is left out by name: files that are no images, and hidden images.
+// link has outside. All else is left out by name: files that are no images, and hidden images. It
+// opens no image. Classes are numbers of the caller's.
 type Walker struct {
 	Dir    string
 	Others *LeftOut
@@ -45,7 +46,8 @@ type link struct {
 }
 
 // Walk lists the images in Dir/name, which may be a file or a folder. Links are kept for
-// [Walker.End], once all that is no link is known.
+// [Walker.End], once all that is no link is known. It must be called before [Walker.End], and once
+// for each name. Hidden folders below it are passed over with all that is in them.
 func (w *Walker) Walk(name string, class int) (err error) {
 	if w.real == "" {
 		if w.real, err = filepath.EvalSymlinks(w.Dir); err != nil {
@@ -54,6 +56,7 @@ func (w *Walker) Walk(name string, class int) (err error) {
 	}
 	base := filepath.Join(w.Dir, name)
 	return filepath.WalkDir(base, func(path string, e fs.DirEntry, err error) error {
+		// A folder that cannot be read is an error, not an empty folder.
 		switch {
 		case err != nil:
 			return err
@@ -79,7 +82,8 @@ func (w *Walker) Walk(name string, class int) (err error) {
 	})
 }
 
-// leave leaves a file out, named by its path within Dir.
+// leave leaves a file out, named by its path within Dir: notes are shared, and name no folder
+// outside.
 func (w *Walker) leave(path, why string) {
 	if rel, err := filepath.Rel(w.Dir, path); err == nil {
 		path = rel
@@ -88,7 +92,8 @@ func (w *Walker) leave(path, why string) {
 }
 
 // End follows the links, which is done once all folders have been walked. They are taken in the
-// order of the walk, which says which of two links to an image counts.
+// order of the walk, which says which of two links to an image counts. It takes a look-up of every
+// listed image, where there is a link at all.
 func (w *Walker) End() error {
 	if len(w.links) == 0 {
 		return nil
@@ -112,7 +117,8 @@ func (w *Walker) End() error {
 }
 
 // follow visits the image or the folder that a link leads to, or leaves the link out. An error, of
-// the machine too, ends the walk; the fault of one link is a bad image.
+// the machine too, ends the walk; the fault of one link is a bad image. Faults of the machine are
+// those that other images would meet too.
 func (w *Walker) follow(l link) error {
 	real, err := filepath.EvalSymlinks(l.path)
 	if regularfile.OfMachine(err) {
@@ -123,6 +129,7 @@ func (w *Walker) follow(l link) error {
 			w.leave(l.path, noImage)
 			return nil
 		}
+		// A link without an extension may have led to a folder of images: it must not go unseen.
 		return w.Visit(l.path, l.class, fmt.Errorf("%s: a link that leads nowhere", l.path))
 	}
 	st, err := os.Stat(real)
@@ -150,7 +157,7 @@ func (w *Walker) follow(l link) error {
 }
 
 // image lists an image that a link leads to, unless it is listed already; under two classes it is a
-// bad image.
+// bad image. Which of two links is listed depends on the order of the walk alone.
 func (w *Walker) image(l link, real string) error {
 	first, is := w.files[real]
 	switch {
@@ -177,6 +184,7 @@ func (w *Walker) folder(l link, real string) error {
 		w.leave(l.path, around)
 		return nil
 	}
+	// The key has the class, so that a folder linked from two classes makes its images bad ones.
 	key := fmt.Sprint(l.class, " ", real)
 	if w.dirs[key] {
 		w.leave(l.path, listed)
@@ -203,7 +211,8 @@ func (w *Walker) folder(l link, real string) error {
 }
 
 // entries returns the names of the folders in a folder, links to folders among them, and of its
-// other entries, in order. Hidden ones are in neither; of these, images are left out by name.
+// other entries, in order. Hidden ones are in neither; of these, images are left out by name. A
+// link that leads nowhere is among the others.
 func entries(dir string, others *LeftOut) (folders, files []string, err error) {
 	all, err := os.ReadDir(dir) // sorted by name
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"fmp/featurize/dataset"
 )
 
-// Augment says how training images are varied, anew each time they are seen.
+// Augment says how training images are varied, anew each time they are seen. Numbers are in pixels
+// of the stored image.
 type Augment struct {
 	Flip  bool `json:"flip"`  // mirror left and right, half the time
 	Shift int  `json:"shift"` // move by up to this many pixels along each axis
@@ -18,7 +19,8 @@ type Augment struct {
 // put writes image i, varied, to dst as [Ch, H, W]. Pixels moved in from outside and pixels cut out
 // are set to the mean, zero. The numbers that it draws do not depend on the image. A square that is
 // cut out has its centre anywhere, and may reach beyond the border. s has the number of each pixel
-// of a channel ([extractor.Scaled]).
+// of a channel ([extractor.Scaled]). dst has Ch H W numbers. Values are standardised, so that 0 is
+// the mean of a channel. r is drawn from in a fixed order: flip, shift down, shift across, cutout.
 func (a Augment) put(dst []float32, images *dataset.Images, i int, s [][256]float32, r *rand.Rand) {
 	h, w, ch := images.H, images.W, images.Ch
 	flip := a.Flip && r.IntN(2) == 0
@@ -37,6 +39,8 @@ func (a Augment) put(dst []float32, images *dataset.Images, i int, s [][256]floa
 			sx := x + dx
 			at := y*w + x
 			out := sy < 0 || sy >= h || sx < 0 || sx >= w
+			// Cutout is of places in the result, not in the source, so that a flip does not move
+			// it.
 			if cy >= 0 && !out {
 				half := a.Cutout / 2
 				out = y >= cy-half && y < cy-half+a.Cutout && x >= cx-half && x < cx-half+a.Cutout
@@ -59,7 +63,7 @@ func (a Augment) put(dst []float32, images *dataset.Images, i int, s [][256]floa
 }
 
 // vary writes pixels [h, w, ch], flipped and shifted, to dst; pixels moved in from outside repeat
-// the edge.
+// the edge. dst and pix must not overlap. Nothing is cut out.
 func (a Augment) vary(dst, pix []uint8, h, w, ch int, r *rand.Rand) {
 	flip := a.Flip && r.IntN(2) == 0
 	dy, dx := r.IntN(2*a.Shift+1)-a.Shift, r.IntN(2*a.Shift+1)-a.Shift
@@ -80,6 +84,8 @@ func (a Augment) vary(dst, pix []uint8, h, w, ch int, r *rand.Rand) {
 // deviation of 0.001, to divide by. With p the pixels of a channel it is
 //
 //	mean = E p / 255,   std = max(sqrt(E p^2 - (E p)^2)/255, 0.001)
+//
+// Sums of 64 bits hold the squares of 10^14 pixels. The images must be in memory.
 func pixelStatistics(images *dataset.Images) (mean, std []float32) {
 	ch := images.Ch
 	sum, square := make([]int64, ch), make([]int64, ch)

@@ -25,11 +25,13 @@ import (
 	"fmp/onnx/train"
 )
 
-// ErrStart means that the model to start from has another network than the one to be trained.
+// ErrStart means that the model to start from has another network than the one to be trained. A
+// caller may then train from the start, or choose another model.
 var ErrStart = errors.New("the model to start from does not fit")
 
 // Config holds all settings that determine the result of a training run.
 type Config struct {
+	// All fields that have JSON names are stated in the model's manifest.
 	Network models.Extractor `json:"network"`
 	// Epochs is the number of passes over the extractor part, Batch the images per step, an even
 	// number that Shards divides.
@@ -60,6 +62,8 @@ type Config struct {
 }
 
 // DefaultConfig returns settings that were found to work for a data set of this kind on two cores.
+// dx is the number of features, 0 for 64. Grey images, as digits, take a tenth of the epochs, fewer
+// augmentations and less decay.
 func DefaultConfig(ds *dataset.Dataset, dx int) Config {
 	dx = cmp.Or(dx, 64)
 	c := Config{
@@ -76,7 +80,8 @@ func DefaultConfig(ds *dataset.Dataset, dx int) Config {
 	return c
 }
 
-// check returns an error for a setting that is out of its bounds. The network checks its own.
+// check returns an error for a setting that is out of its bounds. The network checks its own. It is
+// called before any image is read. NaN is refused, as comparisons with it are false.
 func (c Config) check() error {
 	switch {
 	case c.Epochs < 1 || c.Epochs > 100000:
@@ -100,7 +105,8 @@ func (c Config) check() error {
 }
 
 // Run holds the settings of a training run that do not affect its result: files, threads and
-// progress.
+// progress. Two runs that differ in these alone give the same models, byte for byte, but for
+// Command.
 type Run struct {
 	Threads    int    // shards run at once; default 1
 	Checkpoint string // file; "" keeps none
@@ -120,7 +126,8 @@ type Result struct {
 	AuxiliaryAccuracy float64
 }
 
-// source is a set of images with classes of its own.
+// source is a set of images with classes of its own. Labels are places in the joint head, from 0 to
+// the number of all classes less 1.
 type source struct {
 	images   *dataset.Images
 	labels   []int // of the joint head
@@ -129,9 +136,11 @@ type source struct {
 
 // sources returns the extractor part of ds and, where there is auxiliary data, all that it offers:
 // its own extractor part and its spare classes. ds may have spare classes too.
-// The joint head has the classes of ds, its spare ones, and then the same of aux.
+// The joint head has the classes of ds, its spare ones, and then the same of aux. The images of the
+// extractor parts are copied, and those of spare classes shared.
 func sources(ds *dataset.Dataset, aux *dataset.Dataset,
 	f dataset.Fractions) (main, other []source, classes int, err error) {
+	// first is the joint head's number of the first class of d.
 	cut := func(d *dataset.Dataset, first int) ([]source, int, error) {
 		splits, err := d.Splits(f)
 		if err != nil {
@@ -174,7 +183,8 @@ func sources(ds *dataset.Dataset, aux *dataset.Dataset,
 }
 
 // Corpus returns the images that an extractor may learn from, the extractor part of ds and the
-// classes that were not chosen, and the number of classes of their labels.
+// classes that were not chosen, and the number of classes of their labels. It uses the default
+// fractions. Pixels are copied.
 func Corpus(ds *dataset.Dataset) (*dataset.Labelled, int, error) {
 	from, _, classes, err := sources(ds, nil, dataset.DefaultFractions)
 	if err != nil {
@@ -188,7 +198,8 @@ func Corpus(ds *dataset.Dataset) (*dataset.Labelled, int, error) {
 	return out, classes, nil
 }
 
-// pool combines a list of sources into one. Image i is counted through all of them in turn.
+// pool combines a list of sources into one. Image i is counted through all of them in turn. Sources
+// are in a fixed order, so that i means the same image in each run.
 type pool struct {
 	sources []source
 	n       int
@@ -203,7 +214,8 @@ func newPool(s []source) pool {
 	return p
 }
 
-// at returns the source of image i, and its place there.
+// at returns the source of image i, and its place there. It takes O(sources) steps, of which there
+// are two at most. i must be below n.
 func (p pool) at(i int) (source, int) {
 	for _, s := range p.sources {
 		if i < s.images.N {
@@ -216,7 +228,8 @@ func (p pool) at(i int) (source, int) {
 
 // order enumerates a pool's images without end, in a new order every epoch. An epoch's order is a
 // permutation drawn from the seed, the name and the epoch's number. It is remembered until another
-// epoch is asked for.
+// epoch is asked for. Epochs may be asked for in any order, as a resumed run begins in the middle.
+// It is not safe for several goroutines.
 type order struct {
 	n     int
 	seed  uint64
@@ -234,12 +247,13 @@ func (o *order) at(k int) int {
 }
 
 // notAllowed is added to the logits of classes that an image cannot have. Its exponential is 0 in
-// float32.
+// float32. It is finite, where an infinity would give NaN as 0 times it in the gradient.
 const notAllowed = -1e4
 
 // Gradient returns a model of a network's training loss over classes and of its gradient with
 // respect to params. init holds the initial values, drawn from seed, of the parameters, and the
-// statistics of the normalisations. The parameters are inputs of the model.
+// statistics of the normalisations. The parameters are inputs of the model. The gradient's outputs
+// are the loss and one tensor for each parameter, named with [optim.GradPrefix].
 func Gradient(network models.Extractor, classes int,
 	seed uint64) (gradient *onnx.Model, params []string, init map[string]*onnx.Tensor, err error) {
 	loss, err := network.Loss(classes, seed)
@@ -263,7 +277,9 @@ func Gradient(network models.Extractor, classes int,
 // classified among the classes of its own data set only. Test images are used only for the
 // accuracies in Result. Each step is one of stochastic gradient descent with Nesterov's momentum on
 // the mean loss of the shards. The gradient's norm is bounded by 5. The last batch of an epoch is
-// whole: images that do not fill one wait for the next epoch's order.
+// whole: images that do not fill one wait for the next epoch's order. Steps: check, divide the
+// images, build the gradient, train, export. An error of ctx leaves the checkpoint, from which the
+// same call goes on. The result does not depend on run.Threads.
 func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset, c Config,
 	run Run) (*Result, error) {
 	if err := c.check(); err != nil {
@@ -281,6 +297,7 @@ func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset,
 	}
 	main, other := newPool(mainSources), newPool(auxSources)
 	// A batch has the same numbers of images from either pool at every step.
+	// The number is rounded, so that a small share of a small batch may be 0.
 	fromAux := int(math.Round(c.Auxiliary * float64(c.Batch)))
 	fromMain := c.Batch - fromAux
 	if main.n < fromMain {
@@ -288,6 +305,7 @@ func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset,
 			"batch wants %d; lower the batch", main.n, fromMain)
 	}
 	// Auxiliary images are scaled by the same statistics.
+	// Spare classes and test images have no part in the statistics.
 	mean, std := pixelStatistics(mainSources[0].images)
 	t := &trainer{c: c, main: main, other: other, fromMain: fromMain, classes: classes,
 		scale: extractor.Scaled(mean, std), eng: eng}
@@ -345,7 +363,8 @@ func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset,
 }
 
 // begin replaces the initial values by those of Start and returns the data that Start was trained
-// on.
+// on. Weights that are stored in half precision are widened first. An extractor of another network
+// is an error.
 func (c *Config) begin(init map[string]*onnx.Tensor) (data string, err error) {
 	whole := onnx.Clone(c.Start)
 	pass.RestoreHalf(whole)
@@ -358,7 +377,8 @@ func (c *Config) begin(init map[string]*onnx.Tensor) (data string, err error) {
 	return man.TrainingData, err
 }
 
-// train takes all steps, two batches ahead of the network.
+// train takes all steps, two batches ahead of the network. The loss that is reported is the mean of
+// the shards'.
 func (t *trainer) train(ctx context.Context, split *train.Split, digests string, run Run) error {
 	// A checkpoint goes on only under the same settings and data.
 	same := t.c
@@ -368,6 +388,7 @@ func (t *trainer) train(ctx context.Context, split *train.Split, digests string,
 	if err != nil {
 		return err
 	}
+	// Images that do not fill a batch are left out of the epoch.
 	perEpoch := t.main.n / t.fromMain
 	steps := t.c.Epochs * perEpoch
 	inner, cancel := context.WithCancel(ctx)
@@ -416,7 +437,8 @@ func describe(ds, aux *dataset.Dataset, n, m int) string {
 	return s
 }
 
-// trainer makes batches and, after the last step, the models.
+// trainer makes batches and, after the last step, the models. It is used by one goroutine at a
+// time: train.Prefetch makes one batch after another.
 type trainer struct {
 	c           Config
 	eng         engine.Engine
@@ -432,7 +454,9 @@ type trainer struct {
 
 // batch makes the shards of step t, the same ones on every call. A shard is image [n, Ch, H, W],
 // target [n, classes] and allowed [n, classes], with n images of the batch. Random numbers are
-// drawn in the order of the shards.
+// drawn in the order of the shards. Images come from the pool in the order of the epoch. Auxiliary
+// images have epochs of their own, as their number is another. allowed has 0 for classes that
+// compete, and notAllowed for others.
 func (t *trainer) batch(step int) ([]map[string]*onnx.Tensor, error) {
 	if t.orders[0] == nil {
 		t.orders = [2]*order{{n: t.main.n, seed: t.c.Seed, name: "main"},
@@ -482,7 +506,8 @@ func (t *trainer) batch(step int) ([]map[string]*onnx.Tensor, error) {
 }
 
 // export returns the trained extractor as a model of a data set's features, and its accuracy on
-// that data set's test images. first is the data set's extractor part.
+// that data set's test images. first is the data set's extractor part. The other data set's classes
+// are not in the manifest.
 func (t *trainer) export(ctx context.Context, ds *dataset.Dataset,
 	first source) (*onnx.Model, float64, error) {
 	manifest := t.manifest
@@ -496,7 +521,8 @@ func (t *trainer) export(ctx context.Context, ds *dataset.Dataset,
 }
 
 // accuracy returns the share of test images whose class the trained head ranks first among the data
-// set's own, which start at first.
+// set's own, which start at first. The head is dropped from the exported model: the accuracy tells
+// whether the training worked.
 func (t *trainer) accuracy(ctx context.Context, manifest models.Manifest, first int,
 	ds *dataset.Dataset) (float64, error) {
 	m, err := t.c.Network.Model(t.state, t.classes)
@@ -507,6 +533,7 @@ func (t *trainer) accuracy(ctx context.Context, manifest models.Manifest, first 
 		return math.NaN(), nil
 	}
 	// Only the classes of the data set compete, though the head has those of the other as well.
+	// A manifest's dx is checked against the outputs by [extractor.New].
 	manifest.Dx = 0 // the logits are taken for the features here
 	x, err := extractor.New(t.eng, m, manifest,
 		extractor.Options{Output: models.LogitsOutput, Threads: 2}, ds.Test.Images)
@@ -529,7 +556,8 @@ func (t *trainer) accuracy(ctx context.Context, manifest models.Manifest, first 
 }
 
 // finish makes the exported model: features standardised over the extractor part, images unchanged.
-// Mean and deviation are those of the population, in float64.
+// Mean and deviation are those of the population, in float64. It takes one pass over the part's
+// images.
 func (t *trainer) finish(ctx context.Context, manifest models.Manifest,
 	part *dataset.Images) (*onnx.Model, error) {
 	m, err := t.c.Network.Model(t.state, 0)
@@ -548,6 +576,7 @@ func (t *trainer) finish(ctx context.Context, manifest models.Manifest,
 	dx := t.c.Network.Dx
 	mean, std := make([]float64, dx), make([]float64, dx)
 	n := float64(part.N)
+	// Two passes, mean first: a difference of large sums would lose digits.
 	for i, v := range rows {
 		mean[i%dx] += float64(v) / n
 	}

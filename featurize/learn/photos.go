@@ -10,7 +10,9 @@ import (
 
 // Photos returns labelled images as examples for [train.Tuning]: feed makes the model's input of
 // images ([extractor.Feeder]), the target is the class, as probabilities [n, classes] or, for a
-// contrastive loss, as a number [n, 1]. In training images are flipped and shifted as a says.
+// contrastive loss, as a number [n, 1]. In training images are flipped and shifted as a says. Batch
+// is as safe for several goroutines as feed is, and the images must be in memory. Without r, as in
+// validation, images stay as they are. The part is not changed: Select copies the images.
 func Photos(
 	part *dataset.Labelled, classes int, loss string, a Augment,
 	feed func(*dataset.Images) (map[string]*onnx.Tensor, error),
@@ -22,6 +24,8 @@ func Photos(
 				return nil, err
 			}
 			if r != nil && (a.Flip || a.Shift > 0) {
+				// The varied image is made beside its source, since pixels are read after their
+				// place is written.
 				buf := make([]uint8, im.H*im.W*im.Ch)
 				for i := range im.N {
 					a.vary(buf, im.At(i), im.H, im.W, im.Ch, r)

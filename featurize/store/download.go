@@ -20,7 +20,8 @@ import (
 	"fmp/onnx/regularfile"
 )
 
-// Downloader fetches files over HTTP. The zero value is ready to use.
+// Downloader fetches files over HTTP. The zero value is ready to use. It is safe for several
+// goroutines where files differ: two calls for one file would write one part.
 type Downloader struct {
 	Client *http.Client // default http.DefaultClient
 	// Tries is how often each address is tried (default 3), Pause the wait before the second try
@@ -32,7 +33,8 @@ type Downloader struct {
 	Progress func(name string, done, total int64)
 }
 
-// withDefaults returns a copy with all settings, whose client refuses to leave https.
+// withDefaults returns a copy with all settings, whose client refuses to leave https. The checksums
+// would find a changed file. https keeps the request from others' eyes as well.
 func (d *Downloader) withDefaults() *Downloader {
 	c := *d
 	if c.Client == nil {
@@ -57,19 +59,23 @@ func (d *Downloader) withDefaults() *Downloader {
 	return &c
 }
 
-// errFinal marks an error that another try of the same address would not fix.
+// errFinal marks an error that another try of the same address would not fix. A fault of the
+// server's state, of the network or of the checksum is tried again. An address that answers
+// wrongly, or a disk that cannot be written, is not.
 var errFinal = errors.New("not tried again")
 
 // Fetch downloads f into dir and returns its path. A file that is there already with the right
 // checksum is kept; an interrupted download resumes where it stopped; a file with the wrong
 // checksum is removed. The file appears under its name only when it is complete and checked.
-// Addresses are tried in turn. The part that is there is kept as NAME.part.
+// Addresses are tried in turn. The part that is there is kept as NAME.part. ctx ends the waiting
+// and the download. A caller calls again to go on. The error is that of the last try.
 func (d *Downloader) Fetch(ctx context.Context, f dataset.File, dir string) (string, error) {
 	d = d.withDefaults()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("downloading %s: %w", f.Name, err)
 	}
 	path := filepath.Join(dir, f.Name)
+	// A file under its name that fails the check is left until the new one takes its place.
 	if err := check(f, path); err == nil {
 		return path, nil
 	}
@@ -92,6 +98,7 @@ func (d *Downloader) Fetch(ctx context.Context, f dataset.File, dir string) (str
 			}
 			err := d.get(ctx, url, part, f)
 			if err == nil {
+				// A part of another file, or damaged bytes, would be resumed for ever if it stayed.
 				if err = check(f, part); err != nil {
 					err = fmt.Errorf("%s: %w; what was downloaded is removed", url, err)
 					if rm := os.Remove(part); rm != nil {
@@ -114,7 +121,8 @@ func (d *Downloader) Fetch(ctx context.Context, f dataset.File, dir string) (str
 }
 
 // offered returns the byte from which an answer goes on, given those that are here, and the size of
-// the whole file, -1 where the server does not state it.
+// the whole file, -1 where the server does not state it. The range must begin where the part ends,
+// else bytes would be missing or twice.
 func offered(res *http.Response, url string, have int64) (from, total int64, err error) {
 	switch res.StatusCode {
 	case http.StatusOK:
@@ -137,7 +145,8 @@ func offered(res *http.Response, url string, have int64) (from, total int64, err
 
 // get downloads the rest of the file at url into part, from where part ends. The server is asked
 // for bytes from there on (Range, RFC 9110, 14.2). One that sends all of the file begins the part
-// anew. No more than f.Max bytes are written.
+// anew. No more than f.Max bytes are written. An error leaves the part with all that was written,
+// for the next call to resume.
 func (d *Downloader) get(ctx context.Context, url, part string, f dataset.File) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -193,6 +202,7 @@ func (d *Downloader) get(ctx context.Context, url, part string, f dataset.File) 
 	}
 	buf := make([]byte, 1<<16)
 	for {
+		// A read may give bytes and an error at once, so that the bytes are written first.
 		n, rerr := res.Body.Read(buf)
 		stall.Reset(d.Stall)
 		// The server may state nothing, or something else than it sends.
@@ -213,13 +223,15 @@ func (d *Downloader) get(ctx context.Context, url, part string, f dataset.File) 
 			return fmt.Errorf("%s: after %d bytes: %w", url, have, cause(ctx, rerr))
 		}
 	}
+	// The part stays: the next try asks for the rest.
 	if total >= 0 && have != total {
 		return fmt.Errorf("%s: %d of %d bytes came", url, have, total)
 	}
 	return nil
 }
 
-// cause returns why ctx was cancelled, if it was by us, otherwise err.
+// cause returns why ctx was cancelled, if it was by us, otherwise err. A stalled download is
+// cancelled by us, and its own error would say no more than that.
 func cause(ctx context.Context, err error) error {
 	if c := context.Cause(ctx); c != nil {
 		return c
@@ -228,7 +240,7 @@ func cause(ctx context.Context, err error) error {
 }
 
 // contentRange reads "bytes FROM-TO/SIZE"; the size is -1 for "*". It is the header Content-Range
-// (RFC 9110, 14.4).
+// (RFC 9110, 14.4). The end of the span is not checked, as all bytes that come are counted.
 func contentRange(s string) (from, size int64, ok bool) {
 	s, ok = strings.CutPrefix(s, "bytes ")
 	span, all, ok2 := strings.Cut(s, "/")
@@ -247,7 +259,8 @@ func contentRange(s string) (from, size int64, ok bool) {
 	return from, size, err == nil
 }
 
-// check verifies a file's checksums. The file is read once for both.
+// check verifies a file's checksums. The file is read once for both. Both must agree. The MD5 is
+// the publisher's word, and SHA-256 keeps a forged file out.
 func check(f dataset.File, path string) error {
 	r, err := regularfile.Open(path)
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 )
 
 // Dir returns the data folder to write to: the setting, otherwise the first that is searched.
+// Nothing is made: [Pull] and [Import] make it.
 func Dir(setting string) (string, error) {
 	dirs := dataset.Dirs(setting)
 	if len(dirs) == 0 {
@@ -33,7 +34,9 @@ func Dir(setting string) (string, error) {
 // Pull downloads a published data set into the data folder and returns the data set's folder. A
 // data set that is already there is left unchanged. Nothing appears under its name before every
 // file is checked and readable. Downloads lie in DIR/.downloads until the data set has its name: a
-// call that was stopped goes on with them.
+// call that was stopped goes on with them. Two calls at once share a download's part, and the
+// checksums find one that they spoiled. The folder itself is written by one of them. An error
+// leaves the downloads, and the folder as it was.
 func Pull(ctx context.Context, s dataset.Known, dir string, d *Downloader) (string, error) {
 	// The first folder is the one that is written; others are looked in.
 	to := filepath.Join(dir, s.Folders[0])
@@ -51,6 +54,7 @@ func Pull(ctx context.Context, s dataset.Known, dir string, d *Downloader) (stri
 	}
 	// Files are checked where they are unpacked, under a name that nothing reads.
 	err := place(ctx, to, func(tmp string) error {
+		// Archives are unpacked and single files, as those of MNIST, copied as they are.
 		for _, p := range paths {
 			if s.Unpack == nil {
 				if err := copyFile(p, filepath.Join(tmp, filepath.Base(p))); err != nil {
@@ -76,7 +80,7 @@ func Pull(ctx context.Context, s dataset.Known, dir string, d *Downloader) (stri
 
 // complete reports whether all files of a data set are in folder to and can be read. Lists of names
 // may be missing, and files may be unpacked. It loads the data set, which checks its list of
-// checksums.
+// checksums. It reads all of the data, so that damage of a copy is found before it is kept.
 func complete(ctx context.Context, s dataset.Known, to string) bool {
 	var names []string
 	for n := range s.Unpack {
@@ -110,7 +114,8 @@ func readable(ctx context.Context, dir, to string) error {
 }
 
 // alone locks a folder, nil where another has it. Another fmp may remove the folder meanwhile, and
-// a third make it again: the folder that is locked is the one that is there.
+// a third make it again: the folder that is locked is the one that is there. The system releases
+// the lock when the program ends, however it ends.
 func alone(dir string) (io.Closer, error) {
 	before, err := os.Stat(dir)
 	if err != nil {
@@ -120,6 +125,8 @@ func alone(dir string) (io.Closer, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The folder could have been removed and made anew between Stat and Lock: the lock would be of
+	// a folder that nobody looks at.
 	if now, err := os.Stat(dir); ok && err == nil && os.SameFile(before, now) {
 		return lock, nil
 	}
@@ -128,7 +135,10 @@ func alone(dir string) (io.Closer, error) {
 
 // place fills a temporary folder beside to and gives it the name to. The old folder is replaced
 // only then. fill is given the folder .NAME.tmp/new, and the old folder becomes .NAME.tmp/old. Both
-// lie beside the new one, so that renaming suffices. .NAME.tmp is locked meanwhile.
+// lie beside the new one, so that renaming suffices. .NAME.tmp is locked meanwhile. After an error
+// of fill the old folder stands as it was. Between the two renamings there is no folder of the
+// name; a program that is killed there leaves the old one in .NAME.tmp/old, which the next call
+// removes.
 func place(ctx context.Context, to string, fill func(tmp string) error) (err error) {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
@@ -180,6 +190,8 @@ func place(ctx context.Context, to string, fill func(tmp string) error) (err err
 		return err
 	}
 	// A list that came with the data is better evidence: it is older than the copy.
+	// Downloads of CIFAR and MNIST bring none, so that it is of the copy, which was checked in
+	// fill.
 	if _, err := os.Stat(filepath.Join(fresh, dataset.SumsFile)); errors.Is(err, os.ErrNotExist) {
 		if err := dataset.WriteSums(ctx, fresh); err != nil {
 			return err
@@ -200,7 +212,8 @@ func place(ctx context.Context, to string, fill func(tmp string) error) (err err
 
 // unpack extracts the wanted files, by base name, from a tar.gz archive. Other entries are skipped;
 // links and folders are never created; a file over its maximum size, or present twice, is an error.
-// Folders in names are left out, so that no file leads out of to.
+// Folders in names are left out, so that no file leads out of to. An archive without any of the
+// files is an error. One that lacks some is refused by the caller, which reads the data set.
 func unpack(ctx context.Context, archive, to string, want map[string]int64) error {
 	f, err := regularfile.Open(archive)
 	if err != nil {
@@ -226,6 +239,7 @@ func unpack(ctx context.Context, archive, to string, want map[string]int64) erro
 		if err != nil {
 			return fmt.Errorf("%s: %w", archive, err)
 		}
+		// The base name alone is used: .. and absolute paths are thereby harmless.
 		name := filepath.Base(filepath.FromSlash(h.Name))
 		limit, ok := want[name]
 		if !ok || h.Typeflag != tar.TypeReg {
@@ -239,6 +253,7 @@ func unpack(ctx context.Context, archive, to string, want map[string]int64) erro
 			return fmt.Errorf("%s: %s is there twice", archive, name)
 		}
 		found[name] = true
+		// A tar's entry gives no more bytes than its header states.
 		if err := write(filepath.Join(to, name), r); err != nil {
 			return fmt.Errorf("%s: %w", archive, err)
 		}
@@ -249,7 +264,8 @@ func unpack(ctx context.Context, archive, to string, want map[string]int64) erro
 	return nil
 }
 
-// write makes a file; a file or link that has the name already is an error.
+// write makes a file; a file or link that has the name already is an error. Its folder must be
+// there. An error may leave a part of the file, in a folder that is then removed.
 func write(path string, r io.Reader) (err error) {
 	// O_EXCL follows no link that has the name.
 	out, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
@@ -280,7 +296,8 @@ func copyFile(from, to string) error {
 
 // recognise returns the kind of a data set in a folder or an official archive; of an archive also
 // the sizes of its files and its folder. Archives are known by the name of their file, and checked
-// by its digest.
+// by its digest. Digests are checked before anything is unpacked. A file of another name is an
+// error that names the archives.
 func recognise(from string) (kind dataset.Kind, archive map[string]int64, folder string,
 	err error) {
 	st, err := os.Stat(from)
@@ -307,7 +324,9 @@ func recognise(from string) (kind dataset.Kind, archive map[string]int64, folder
 
 // nameOf returns the name and the folder of an imported data set; an empty name means the official
 // one, or else that of its folder. Names of official data sets are for files of their kind alone,
-// and those of drawn ones for none.
+// and those of drawn ones for none. It reads nothing from the data folder, and checks the name
+// before anything is written. The case of an official name does not matter. CIFAR's kinds tell
+// their name, IDX files could be of any data set.
 func nameOf(from, name, folder string, kind dataset.Kind) (_, _ string, err error) {
 	if name == "" {
 		abs, err := filepath.Abs(from)
@@ -329,6 +348,8 @@ func nameOf(from, name, folder string, kind dataset.Kind) (_, _ string, err erro
 		}
 		name, folder = s.Name, s.Folders[0]
 	}
+	// A name with a separator would lead out of the data folder, and one with a dot would be
+	// hidden.
 	if name != filepath.Base(name) || strings.HasPrefix(name, ".") ||
 		strings.ContainsAny(name, `/\`) {
 		return "", "", fmt.Errorf("%q is no name for a data set; give one without separators", name)
@@ -344,7 +365,9 @@ func nameOf(from, name, folder string, kind dataset.Kind) (_, _ string, err erro
 // archive of CIFAR, into the data folder, and returns its name and folder there. An empty name
 // means the official name for CIFAR's files, otherwise the folder's own. An existing data set of
 // that name is replaced only if replace is set. Images that cannot be read are an error that names
-// them all; with skip they are left out and returned.
+// them all; with skip they are left out and returned. Steps: recognise, settle the name, refuse a
+// folder that is there, read all images once, copy, list checksums, rename. The data set's folder
+// changes at the last alone.
 func Import(ctx context.Context, from, name, dir string, replace,
 	skip bool) (_, _ string, bad []string, err error) {
 	kind, archive, folder, err := recognise(from)

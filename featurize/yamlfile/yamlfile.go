@@ -29,7 +29,8 @@ const (
 
 // Check returns an error unless data is one document of YAML or none, with at most [MaxNodes]
 // nodes, no duplicate key in a mapping, and no number but a decimal one without zeros before it. It
-// uses at most about 1,000 bytes of memory per byte of data; the caller bounds the size of data.
+// uses at most about 1,000 bytes of memory per byte of data; the caller bounds the size of data. It
+// takes O(size of data) steps, as every node is visited once.
 func Check(data []byte) error {
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	w := walker{size: map[*yaml.Node]int{}}
@@ -160,7 +161,8 @@ type walker struct {
 }
 
 // count returns the nodes of a tree, aliases at their full size, and refuses it where a rule of
-// [Check] is broken. Every node is visited once: an alias costs a look-up.
+// [Check] is broken. Every node is visited once: an alias costs a look-up. Keys are compared by
+// their text, so that two spellings of one number are two keys.
 func (w *walker) count(n *yaml.Node, depth int) (int, error) {
 	if depth > MaxDepth {
 		return 0, fmt.Errorf("line %d: nested more than %d deep", n.Line, MaxDepth)

@@ -76,7 +76,8 @@ type imageConfig struct {
 // layout is the folder of an OCI image layout.
 type layout string
 
-// blob writes content under its digest.
+// blob writes content under its digest. A blob that is there has the same bytes, and is written
+// anew.
 func (l layout) blob(mediaType string, content []byte) (descriptor, error) {
 	sum := sha256.Sum256(content)
 	name := hex.EncodeToString(sum[:])
@@ -84,7 +85,8 @@ func (l layout) blob(mediaType string, content []byte) (descriptor, error) {
 	return d, put(filepath.Join(string(l), "blobs", "sha256", name), content)
 }
 
-// object writes a document as a blob.
+// object writes a document as a blob. Fields are in the order of the struct, so that equal
+// documents have equal digests.
 func (l layout) object(mediaType string, doc any) (descriptor, error) {
 	data, err := json.Marshal(doc)
 	if err != nil {
@@ -101,6 +103,7 @@ type attachment struct {
 }
 
 // writeOCI writes the image, whose one layer holds the files under /models, with its attachments.
+// The index is written last: a layout without one is none. The image is tagged in the index alone.
 func writeOCI(dir, tag string, files []file, attached []attachment) error {
 	l := layout(dir)
 	image, err := l.image(files)
@@ -129,7 +132,8 @@ func writeOCI(dir, tag string, files []file, attached []attachment) error {
 }
 
 // image writes the layer, and a manifest for each platform. All platforms share one layer, since a
-// model has none of its own.
+// model has none of its own. The tar archive is not compressed, so that its digest is that of the
+// layer's contents (DiffID) as well.
 func (l layout) image(files []file) (descriptor, error) {
 	tarball, err := archive(files)
 	if err != nil {
@@ -160,7 +164,8 @@ func (l layout) image(files []file) (descriptor, error) {
 }
 
 // attach writes a document as a referrer of the image. Registries list it by the image's digest
-// (the referrers API of the distribution specification).
+// (the referrers API of the distribution specification). The document is the one layer, and the
+// configuration the empty object of the specification.
 func (l layout) attach(image descriptor, a attachment) (descriptor, error) {
 	layer, err := l.blob(a.mediaType, a.content)
 	if err != nil {
@@ -179,7 +184,7 @@ func (l layout) attach(image descriptor, a attachment) (descriptor, error) {
 }
 
 // archive returns files as a tar archive under models/. Equal files give equal bytes. Folders come
-// before their files, and times are 0.
+// before their files, and times are 0. The whole archive is made in memory, the model's size.
 func archive(files []file) ([]byte, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)

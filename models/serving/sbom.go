@@ -59,7 +59,8 @@ type dependency struct {
 const machineLearningModel = "machine-learning-model"
 
 // billOfMaterials lists a classifier, by the digest of its file, and the extractor in it. Equal
-// options and files give equal bytes, as it has no time and no serial number.
+// options and files give equal bytes, as it has no time and no serial number. Licences are stated
+// by name, since a manifest's text need be no SPDX identifier.
 func billOfMaterials(o Options, f models.Manifest, digest string) ([]byte, error) {
 	model := component{Type: machineLearningModel, Ref: "sha256:" + digest, Name: o.Name,
 		Version: o.Version}

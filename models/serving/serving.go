@@ -24,7 +24,8 @@ import (
 	"fmp/onnx/serde"
 )
 
-// Options say how a classifier is served.
+// Options say how a classifier is served. Batch is 1 to 4096, Instances 1 to 64, and Delay at most
+// a second.
 type Options struct {
 	Name    string // of the model
 	Version string // a whole number from 1: the version in the repository, and the tag of the image
@@ -44,7 +45,8 @@ const modelFile = "model.onnx"
 // names are those that both Triton and file systems take.
 var names = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$`)
 
-// check returns an error for options that a model server would not take.
+// check returns an error for options that a model server would not take. A version must be written
+// without zeros before it, as it names a folder.
 func (o Options) check() error {
 	if !names.MatchString(o.Name) {
 		return fmt.Errorf("name %q; want letters, digits, _, . and -, at most 100, a letter or "+
@@ -80,7 +82,8 @@ type Package struct {
 
 // Write writes the classifier's file data into the folder dir, which must not be there, or be
 // empty: the repository under triton, the image layout under oci, and the documents. The folder is
-// written whole or not at all, and equal input gives equal bytes.
+// written whole or not at all, and equal input gives equal bytes. The repository's model is data
+// itself, so that a signature of it holds there too. Parents of dir must be there.
 func Write(dir string, data []byte, o Options) (*Package, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -133,7 +136,8 @@ func Write(dir string, data []byte, o Options) (*Package, error) {
 	})
 }
 
-// repository returns the files of the model repository.
+// repository returns the files of the model repository. Triton reads config.pbtxt, and its
+// versions' folders by number.
 func repository(m *onnx.Model, f models.Manifest, data []byte, o Options) ([]file, error) {
 	// A name with a line break would name two classes.
 	labels := len(f.Classes) > 0 // a manifest's names are printable: each takes one line
@@ -150,7 +154,9 @@ func repository(m *onnx.Model, f models.Manifest, data []byte, o Options) ([]fil
 }
 
 // whole runs write on a folder beside dir, and renames it to dir if write succeeds. A folder of the
-// same name that has files is an error, and is left as it is. Folders of killed programs go.
+// same name that has files is an error, and is left as it is. Folders of killed programs go. The
+// renaming is one step, so that a reader sees no half of it. An error leaves dir as it was, but an
+// empty folder may be gone.
 func whole(dir string, write func(dir string) error) (err error) {
 	dir = filepath.Clean(dir)
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {

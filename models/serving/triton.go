@@ -8,7 +8,8 @@ import (
 	"fmp/onnx"
 )
 
-// tritonTypes are the names that Triton's model configuration has for element types.
+// tritonTypes are the names that Triton's model configuration has for element types. Types that
+// classifiers do not have are left out.
 var tritonTypes = map[onnx.DType]string{
 	onnx.Bool: "TYPE_BOOL", onnx.Uint8: "TYPE_UINT8", onnx.Int32: "TYPE_INT32",
 	onnx.Int64:   "TYPE_INT64",
@@ -20,7 +21,8 @@ const labelsFile = "labels.txt"
 
 // tritonConfig returns config.pbtxt of a model, from its inputs and outputs: the text form of
 // ModelConfig (github.com/triton-inference-server/common, protobuf/model_config.proto). Every
-// tensor has the batch as its first axis, which dims leave out.
+// tensor has the batch as its first axis, which dims leave out. labels says that the folder has
+// [labelsFile]. Names are quoted as Go quotes them, and that of the model has been checked.
 func tritonConfig(g *onnx.Graph, o Options, labels bool) ([]byte, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b,
@@ -34,6 +36,7 @@ func tritonConfig(g *onnx.Graph, o Options, labels bool) ([]byte, error) {
 			if v.Name == models.ShiftOutput { // of a batch, which Triton makes of several requests
 				continue
 			}
+			// The names of classes go with the one output that has a number for each of them.
 			labelled := labels && v.Name == "probabilities"
 			if err := tritonTensor(&b, side.field, v, labelled); err != nil {
 				return nil, err
@@ -53,7 +56,8 @@ func tritonConfig(g *onnx.Graph, o Options, labels bool) ([]byte, error) {
 }
 
 // tritonTensor writes an input or output. An unknown size is -1. A tensor of the batch axis alone
-// has dims 1, and reshape takes that off again.
+// has dims 1, and reshape takes that off again. The batch axis must be open, as Triton makes
+// batches of its own size.
 func tritonTensor(b *strings.Builder, field string, v onnx.ValueInfo, labels bool) error {
 	typ, ok := tritonTypes[v.DType]
 	if !ok || len(v.Shape) == 0 || v.Shape[0].IsKnown() {

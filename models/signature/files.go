@@ -21,7 +21,8 @@ import (
 // at path: under the name [single], or where it is a model with data in other files, under its own
 // name beside these. The folder is opened once and walked from there, so that no link leads out of
 // it. More than [maxFiles] files are an error. A link or a device is an error, and so is a name
-// that is not UTF-8.
+// that is not UTF-8. Sizes are not bounded, as files are hashed in pieces. Sub-folders without
+// files leave no trace.
 func digests(path string, ignored []string) (map[string]string, error) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -40,6 +41,7 @@ func digests(path string, ignored []string) (map[string]string, error) {
 		switch {
 		case err != nil:
 			return err
+		// Ignored paths are not opened.
 		case below(name, ignored) && d.IsDir():
 			return fs.SkipDir
 		case below(name, ignored) || d.IsDir():
@@ -66,7 +68,7 @@ func digests(path string, ignored []string) (map[string]string, error) {
 
 // ofFile returns the digests of a file and of those that hold data of it. Data files must lie in
 // the file's own folder or below, and be regular files, as another reader may follow a link
-// elsewhere.
+// elsewhere. Each folder on the way to a data file must be a folder and no link.
 func ofFile(path string) (map[string]string, error) {
 	f, err := regularfile.Open(path)
 	if err != nil {
@@ -116,7 +118,8 @@ func ofFile(path string) (map[string]string, error) {
 
 // beside returns the names of the files that hold data of a model, with slashes. A file of another
 // kind has none. The file is read a second time, and must have the digest of the first. More than
-// the largest message are no model: it has no such files.
+// the largest message are no model: it has no such files. Without the second digest another file
+// could be put in its place between hashing and reading.
 func beside(path, digest string) ([]string, error) {
 	st, err := os.Stat(path)
 	if err != nil || st.Size() > serde.MaxFileBytes {

@@ -14,11 +14,12 @@ import (
 	"fmp/onnx/regularfile"
 )
 
-// maxKey is the maximum size of a key file in bytes.
+// maxKey is the maximum size of a key file in bytes. A key on P-256 has about 240 bytes in PEM.
 const maxKey = 16 << 10
 
 // NewKey returns a new key with its two files' contents: the private half (PKCS #8) and the public
-// one (SubjectPublicKeyInfo), in PEM.
+// one (SubjectPublicKeyInfo), in PEM. The caller writes the private half where others cannot read
+// it.
 func NewKey() (private, public []byte, err error) {
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -32,7 +33,8 @@ func NewKey() (private, public []byte, err error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), public, err
 }
 
-// LoadPrivate reads a private key (PEM: PKCS #8, or SEC 1 as OpenSSL writes it).
+// LoadPrivate reads a private key (PEM: PKCS #8, or SEC 1 as OpenSSL writes it). The error of
+// another curve names P-256.
 func LoadPrivate(path string) (*ecdsa.PrivateKey, error) { return load(path, parsePrivate) }
 
 // load reads a key file.
@@ -87,7 +89,7 @@ func parsePrivate(data []byte) (*ecdsa.PrivateKey, error) {
 // LoadPublic reads a public key (PEM: SubjectPublicKeyInfo).
 func LoadPublic(path string) (*ecdsa.PublicKey, error) { return load(path, parsePublic) }
 
-// parsePublic returns the public key of a file's first block.
+// parsePublic returns the public key of a file's first block. Later blocks are not read.
 func parsePublic(data []byte) (*ecdsa.PublicKey, error) {
 	b, _ := pem.Decode(data)
 	if b == nil || b.Type != "PUBLIC KEY" {
@@ -104,7 +106,8 @@ func parsePublic(data []byte) (*ecdsa.PublicKey, error) {
 	return e, checkCurve(e)
 }
 
-// checkCurve refuses keys of other curves than P-256.
+// checkCurve refuses keys of other curves than P-256. Signatures are over a SHA-256, which P-256
+// goes with.
 func checkCurve(k *ecdsa.PublicKey) error {
 	if k.Curve != elliptic.P256() {
 		return fmt.Errorf("is on curve %s; want P-256", k.Curve.Params().Name)
@@ -121,7 +124,7 @@ func publicPEM(k *ecdsa.PublicKey) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), nil
 }
 
-// hintOf names a key as bundles do.
+// hintOf names a key as bundles do. It is the SHA-256 of the PEM block, line ends included.
 func hintOf(k *ecdsa.PublicKey) (string, error) {
 	p, err := publicPEM(k)
 	sum := sha256.Sum256(p)

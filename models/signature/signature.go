@@ -51,7 +51,8 @@ const (
 // it is told otherwise.
 var GitPaths = []string{".git", ".gitattributes", ".github", ".gitignore"}
 
-// ErrInvalid means that a bundle is no signature of a model by the key.
+// ErrInvalid means that a bundle is no signature of a model by the key. A caller must not use the
+// model then.
 var ErrInvalid = errors.New("no valid signature")
 
 // invalid makes an error that wraps [ErrInvalid].
@@ -71,7 +72,8 @@ type material struct {
 	Log       []json.RawMessage `json:"tlogEntries"`
 }
 
-// publicKey names the key: Hint is the SHA-256 of its PEM block, in hex. It proves nothing.
+// publicKey names the key: Hint is the SHA-256 of its PEM block, in hex. It proves nothing. A wrong
+// hint gives a clearer error than a signature that fails.
 type publicKey struct {
 	Hint string `json:"hint,omitempty"`
 }
@@ -135,7 +137,8 @@ type Manifest struct {
 func (m *Manifest) Files() int { return len(m.files) }
 
 // Sign returns the bundle that covers the file or folder at path, but for the paths within a folder
-// that are ignored (slashes).
+// that are ignored (slashes). Every file of a folder is read once, and a single one at most twice.
+// The key is used once, at the end.
 func Sign(key *ecdsa.PrivateKey, path string, ignored []string) (_ []byte, err error) {
 	if err := checkCurve(&key.PublicKey); err != nil {
 		return nil, err
@@ -165,6 +168,7 @@ func Sign(key *ecdsa.PrivateKey, path string, ignored []string) (_ []byte, err e
 		return nil, err
 	}
 	s.Subject = []subject{{filepath.Base(name), map[string]string{algorithm: root}}}
+	// The statement must pass the checks of a verifier before it is signed.
 	if _, err := s.manifest(); err != nil {
 		return nil, err
 	}
@@ -187,14 +191,15 @@ func Sign(key *ecdsa.PrivateKey, path string, ignored []string) (_ []byte, err e
 }
 
 // preAuthentication is the encoding that DSSE signs: the type and the payload, each with its
-// length.
+// length. The lengths keep two pairs of type and payload from having one encoding.
 func preAuthentication(payload []byte) []byte {
 	return fmt.Appendf(nil, "DSSEv1 %d %s %d %s", len(payloadType), payloadType,
 		len(payload), payload)
 }
 
 // Verify returns the bundle's statements on a model, after checking that it is signed with the key.
-// Every error wraps [ErrInvalid]. The signature is checked before the statement is parsed.
+// Every error wraps [ErrInvalid]. The signature is checked before the statement is parsed. A bundle
+// that passes says nothing of the files at hand: see [Manifest.Check].
 func Verify(key *ecdsa.PublicKey, data []byte) (*Manifest, error) {
 	if err := checkCurve(key); err != nil {
 		return nil, invalid("%v", err)
@@ -234,7 +239,8 @@ func Covers(data []byte, name, digest string) error {
 }
 
 // decode returns the name of a bundle's key, the statement and the signature; none of them is
-// verified. Sizes and types are checked, as the bundle may be anybody's.
+// verified. Sizes and types are checked, as the bundle may be anybody's. JSON fields that are not
+// known are passed over.
 func decode(data []byte) (hint string, payload, signature []byte, err error) {
 	if len(data) > MaxBundle {
 		return "", nil, nil, invalid("the bundle has %d bytes; allowed are %d",
@@ -268,7 +274,8 @@ func decode(data []byte) (hint string, payload, signature []byte, err error) {
 	return b.Material.PublicKey.Hint, payload, signature, nil
 }
 
-// manifest parses and checks a statement.
+// manifest parses and checks a statement. Of a payload whose signature is not verified the result
+// is not to be believed.
 func manifest(payload []byte) (*Manifest, error) {
 	var s statement
 	if err := json.Unmarshal(payload, &s); err != nil {
@@ -327,7 +334,8 @@ func (s *statement) manifest() (*Manifest, error) {
 	return m, nil
 }
 
-// local reports whether a path of slashes stays within a folder, on every system.
+// local reports whether a path of slashes stays within a folder, on every system. Names that
+// Windows reserves, such as CON, are refused on Windows alone.
 func local(name string) bool {
 	return fs.ValidPath(name) && filepath.IsLocal(filepath.FromSlash(name))
 }
@@ -338,7 +346,8 @@ func below(name string, of []string) bool {
 		func(p string) bool { return name == p || strings.HasPrefix(name, p+"/") })
 }
 
-// sorted returns the paths in the order of OMS: by folder, then name.
+// sorted returns the paths in the order of OMS: by folder, then name. Paths are compared folder by
+// folder, so that a/b comes before a-b/c.
 func sorted(files map[string]string) []string {
 	names := slices.Collect(maps.Keys(files))
 	sorting.By(names, func(a, b string) int {
@@ -348,7 +357,8 @@ func sorted(files map[string]string) []string {
 }
 
 // digestOf returns the SHA-256 of the files' digests, in hex. They are hashed as bytes, in the
-// order of the list, as the specification's reference does.
+// order of the list, as the specification's reference does. The order matters: [Sign] lists files
+// in that of [sorted].
 func digestOf(files []resource) (string, error) {
 	h := sha256.New()
 	for _, f := range files {
@@ -362,7 +372,8 @@ func digestOf(files []resource) (string, error) {
 }
 
 // CheckDigest reports whether the signature covers one file alone, of the name and SHA-256 (hex)
-// given. Of a file that was signed by itself the name says nothing.
+// given. Of a file that was signed by itself the name says nothing. The file's folder plays no
+// part.
 func (m *Manifest) CheckDigest(name, digest string) error {
 	got, ok := m.files[single]
 	if !ok {
@@ -381,7 +392,7 @@ func (m *Manifest) CheckDigest(name, digest string) error {
 // Check reports whether the file or folder at path has every file that the signature covers,
 // unchanged, and no other that it does not leave out. The files of a model's file are itself and
 // those that it says hold its data. Links and devices are refused. It tells of five faults at most,
-// by name.
+// by name. Files are read whole. Names in errors are quoted.
 func (m *Manifest) Check(path string) error {
 	files, err := digests(path, m.Ignored)
 	if err != nil {

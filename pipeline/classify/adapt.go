@@ -13,6 +13,8 @@ import (
 
 // adaptBatch is the number of images of which one shift is estimated. The shift of more images is
 // the mean of their batches'.
+// A batch bounds the memory of a run, as that of predictions does; the weighted mean keeps each
+// image's share the same.
 const adaptBatch = 64
 
 // Adapt makes the classifier that of an owner who took no part in the round, given images of its
@@ -20,6 +22,8 @@ const adaptBatch = 64
 // left out of the images that are classified from then on. It returns the number of images, and
 // the bad ones as Images does. It is an error where the classifier has no shift, and it is as it
 // was then.
+// Images are taken to be of one camera: the estimate has no way to tell two apart. No call may
+// predict meanwhile: the session is replaced and the old one closed.
 func (c *Classifier) Adapt(ctx context.Context, src imagefile.Source,
 	skip bool) (n int, bad []error, err error) {
 	if c.TakesRows() {
@@ -53,6 +57,7 @@ func (c *Classifier) Adapt(ctx context.Context, src imagefile.Source,
 
 // AdaptRows is Adapt for feature rows, [n, dx] of float32. Rows whose shift is not finite are an
 // error.
+// Unlike Adapt it leaves no row out. The context is looked at between batches of adaptBatch.
 func (c *Classifier) AdaptRows(ctx context.Context, rows *onnx.Tensor) error {
 	dx := c.Manifest.Dx
 	if !c.TakesRows() || len(rows.Shape) != 2 || rows.Shape[1] != dx || rows.F32() == nil {
@@ -85,11 +90,15 @@ func (c *Classifier) AdaptRows(ctx context.Context, rows *onnx.Tensor) error {
 }
 
 // Shift returns the shift that the classifier was adapted by; nil where it was not.
+// The caller reads it and changes nothing: the classifier shares it.
 func (c *Classifier) Shift() *onnx.Tensor { return c.shift }
 
 // adaptation sums the shifts of batches. Of batches b of n_b images with the shifts d_b it gives
 //
 //	d = sum_b n_b d_b / sum_b n_b
+//
+// The sum is in float64, and its length is that of the first batch's shift. n counts the images in
+// the sum, without those left out.
 type adaptation struct {
 	c       *Classifier
 	session engine.Session
@@ -97,6 +106,8 @@ type adaptation struct {
 	n       int
 }
 
+// adapting loads the whole graph with the shift as its only output, in a session of its own, which
+// the caller closes. Predictions go on in the classifier's session until finish.
 func (c *Classifier) adapting() (*adaptation, error) {
 	if c.whole == nil {
 		return nil, errors.New("adapting the classifier: it states no shifts of cameras: fmp " +
@@ -108,6 +119,7 @@ func (c *Classifier) adapting() (*adaptation, error) {
 
 // add adds the shift of a batch of images or feature rows of a shape. Where it is not finite, it is
 // that of those that have a finite shift alone, and add returns the places of the others.
+// Trying images one by one costs a run for each, but only for a batch that holds a bad one.
 func add[T uint8 | float32](a *adaptation, input string, batch []T,
 	shape ...int) (unclear []int, err error) {
 	size := 1
@@ -128,6 +140,7 @@ func add[T uint8 | float32](a *adaptation, input string, batch []T,
 				unclear = append(unclear, i)
 			}
 		}
+		// The images kept are run once more together, since the shift is one of the whole batch.
 		if batch = kept; len(batch) > 0 {
 			shift, err = shiftOf(a, input, batch, size, shape)
 		}
@@ -155,6 +168,7 @@ func add[T uint8 | float32](a *adaptation, input string, batch []T,
 }
 
 // shiftOf returns the mean shift of a batch, in which images count alike.
+// The sum stays as it is: add alone changes it.
 func shiftOf[T uint8 | float32](a *adaptation, input string, batch []T, size int,
 	shape []int) ([]float32, error) {
 	x := onnx.NewTensor(batch, append([]int{len(batch) / size}, shape...)...)
@@ -166,6 +180,8 @@ func shiftOf[T uint8 | float32](a *adaptation, input string, batch []T, size int
 }
 
 // finish loads the classifier anew, with the mean shift.
+// The two graphs share their weights, and differ in the default of one input. The old session is
+// closed last, so that an error of loading leaves one that can predict.
 func (a *adaptation) finish() error {
 	if a.n == 0 {
 		return errors.New("adapting the classifier: there are no images; give some dozen " +

@@ -47,6 +47,7 @@ func CheckReject(p float64) error {
 
 // Printer writes predictions: a table as they arrive, the other formats at the end, so that of a
 // failed run there is no part that looks whole, unless it has more than wholeBytes.
+// A Printer is for one goroutine.
 type Printer struct {
 	c      *Classifier
 	w      *bufio.Writer
@@ -72,6 +73,7 @@ type whole struct {
 	held []byte
 }
 
+// Write never fails for want of room: output beyond the bound goes out, and the rest is held anew.
 func (h *whole) Write(p []byte) (int, error) {
 	if len(h.held)+len(p) > wholeBytes {
 		if err := h.release(); err != nil {
@@ -94,6 +96,8 @@ func (h *whole) release() error {
 
 // NewPrinter returns a Printer for predictions of c. Predictions whose most probable class has a
 // probability below reject, 0 to 1, are marked as unsure, for people to decide.
+// It writes the header at once, so that no prediction at all is a valid document too. Close is the
+// caller's to call, once, after the last predictions.
 func NewPrinter(w io.Writer, c *Classifier, format Format, reject float64) (*Printer, error) {
 	if err := CheckReject(reject); err != nil {
 		return nil, err
@@ -148,6 +152,8 @@ func NewPrinter(w io.Writer, c *Classifier, format Format, reject float64) (*Pri
 }
 
 // printed is a prediction as JSON.
+// The order of the fields is that of the document. Set is omitted where nil, and kept where empty:
+// an empty prediction set is an answer.
 type printed struct {
 	File              string    `json:"file"`
 	Class             string    `json:"class"`
@@ -186,6 +192,7 @@ func joined(names []string) string {
 }
 
 // Print writes predictions in the printer's format.
+// A probability equal to reject is sure. The marks do not depend on the format.
 func (p *Printer) Print(ps []Prediction) error {
 	for i := range ps {
 		q := &ps[i]
@@ -253,6 +260,7 @@ func (p *Printer) Print(ps []Prediction) error {
 
 // Close completes the output, with the end of the JSON object or the number of unsure images, and
 // flushes it.
+// Without it output that is still held is never written, as is right after an error of the run.
 func (p *Printer) Close() error {
 	switch p.format {
 	case JSON:
@@ -289,6 +297,7 @@ func figure(v *float64) string {
 	return number(*v)
 }
 
+// number prints 6 significant digits, about the 7 that a float32 has.
 func number(v float64) string { return strconv.FormatFloat(v, 'g', 6, 32) }
 
 // tail shortens a text to its end, the most informative part of a path.

@@ -30,6 +30,8 @@ func (r Reading) open(c *Classifier, path string, o imagefile.Options) (imagefil
 
 // Images is [Classifier.Images] of a path. mapped are the classes that folders were taken for or,
 // where labels are optional, the folders of none: predictions need no class.
+// Without Skip a bad image is an error, found after all others were read, so that one run names
+// more than the first. do may have had predictions by then.
 func (r Reading) Images(ctx context.Context, c *Classifier, path string, o imagefile.Options,
 	do func([]Prediction) error) (bad []error, mapped []imagefile.Mapped, err error) {
 	src, err := r.open(c, path, o)
@@ -54,6 +56,7 @@ func (r Reading) Images(ctx context.Context, c *Classifier, path string, o image
 }
 
 // Adapt is [Classifier.Adapt] by the images of a path.
+// Labels are optional, as a camera's images need no classes.
 func (r Reading) Adapt(ctx context.Context, c *Classifier, path string,
 	o imagefile.Options) (n int, err error) {
 	o.Optional = true
@@ -81,6 +84,7 @@ func (r Reading) leftOut(bad []error) {
 
 // LoadRows reads feature rows from a .npy file of most bytes at most, those that of takes:
 // [FeatureRows] or [AnyRows].
+// An error of the array names the path. A file that cannot be opened is an error of npy.
 func LoadRows(path string, most int64,
 	of func(*onnx.Tensor) (*onnx.Tensor, error)) (*onnx.Tensor, error) {
 	rows, err := load(path, most)
@@ -107,6 +111,7 @@ func LoadLabels(path string, most int64, classes int) ([]int, error) {
 }
 
 // load reads an array, whose size is checked before.
+// A file whose size cannot be told, as a path that is none, is left to npy.Load to refuse.
 func load(path string, most int64) (*onnx.Tensor, error) {
 	if st, err := os.Stat(path); err == nil && st.Size() > most {
 		return nil, fmt.Errorf("%s has %d bytes; allowed are %d", path, st.Size(), most)

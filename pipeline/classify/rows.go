@@ -9,12 +9,15 @@ import (
 
 // FeatureRows returns a tensor of feature rows (float32 or float64) as float32, and an error for a
 // number that is not finite.
+// The shape is [n, dx], and n may be 0. The tensor given is returned where it is float32, with its
+// numbers shared; a float64 tensor is copied.
 func FeatureRows(t *onnx.Tensor) (*onnx.Tensor, error) {
 	t, err := AnyRows(t)
 	if err != nil {
 		return nil, err
 	}
 	for i, v := range t.F32() {
+		// Inf - Inf and NaN - NaN are NaN, which differs from 0: one subtraction finds both.
 		if v-v != 0 { // NaN or infinite
 			return nil, fmt.Errorf("row %d has a number that is not finite", i/t.Shape[1])
 		}
@@ -35,6 +38,8 @@ func AnyRows(t *onnx.Tensor) (*onnx.Tensor, error) {
 }
 
 // Labels returns the labels in a tensor of integers of 0 to classes-1, one per row.
+// The tensor has one axis, of uint8 or of a type that [onnx.Tensor.Ints] reads. The number of rows
+// is the caller's to compare.
 func Labels(t *onnx.Tensor, classes int) ([]int, error) {
 	var ys []int
 	var err error

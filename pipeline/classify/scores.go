@@ -15,6 +15,7 @@ import (
 )
 
 // Parse opens a classifier from the bytes of its file.
+// The engine must stay open as long as the classifier, which the caller closes.
 func Parse(eng engine.Engine, data []byte) (*Classifier, error) {
 	m, err := serde.Closed(data)
 	if err != nil {
@@ -53,6 +54,7 @@ func (c *Classifier) Has(output string) bool {
 }
 
 // Scores are those of a site's labelled images, of which its report to the other sites is made.
+// It is for one goroutine, and holds counts and scores and no image.
 type Scores struct {
 	images     tally.Images
 	classifier *Classifier
@@ -65,6 +67,7 @@ type Scores struct {
 }
 
 // Scores returns the scores of no image yet.
+// The level of prediction sets is the classifier's own, 0 where it makes none.
 func (c *Classifier) Scores() (*Scores, error) {
 	origin, err := models.ReadOrigin(c.Manifest)
 	if err != nil {
@@ -102,6 +105,8 @@ func (s *Scores) count(ps []Prediction) error {
 
 // Report returns the counts that may leave the site, none below least; with an epsilon above 0,
 // counts with noise in place of that.
+// Noise is drawn from the system's random numbers, so that nobody can draw it again. Each call
+// draws anew, and spends epsilon again.
 func (s *Scores) Report(least int, epsilon, delta float64) (r *tally.Report, err error) {
 	if epsilon != 0 {
 		r, err = s.images.Noisy(epsilon, delta, rand.Reader)

@@ -14,6 +14,7 @@ import (
 )
 
 // maxClassifier bounds the file of a classifier whose digest is looked up in a notice: 2 GiB.
+// The digest is of the whole file, and costs a read of it.
 const maxClassifier = 2 << 30
 
 // Heed returns [wire.ErrSuperseded] if a notice of its round's server names a classifier: the
@@ -22,6 +23,8 @@ const maxClassifier = 2 << 30
 // that it signed; else a notice that somebody put beside the classifier is believed, as it can do
 // no more than stop its use. A notice of another round than the one that the classifier's
 // provenance states is an error.
+// An error other than wire.ErrSuperseded means that it is not known whether the classifier was
+// superseded: the caller does not use it either.
 func Heed(classifier, notice, server string) error {
 	return heedAll(classifier, notice == "", noticesOf(classifier, notice), server,
 		func() (named, error) {
@@ -36,6 +39,7 @@ func Heed(classifier, notice, server string) error {
 
 // Heeder returns [Heed] of a classifier that was read, for as long as it is used: another file may
 // take its place meanwhile, and a notice may come beside it.
+// Files of notices are read anew at each call, and the classifier's bytes once.
 func Heeder(classifier, notice, server string, data []byte) (func() error, error) {
 	m, err := serde.Unmarshal(data)
 	if err != nil {
@@ -54,12 +58,15 @@ func Heeder(classifier, notice, server string, data []byte) (func() error, error
 }
 
 // named is a classifier as notices name it.
+// A notice names versions by digest. A classifier that was calibrated since has another, and its
+// origin those before it.
 type named struct {
 	digest string
 	origin models.Origin
 }
 
 // noticesOf returns the files in which a classifier's notice may be.
+// Both names are looked at, as a notice may lie beside a link or beside the file that it leads to.
 func noticesOf(classifier, notice string) []string {
 	at := []string{cmp.Or(notice, classifier+".notice")}
 	if target, err := filepath.EvalSymlinks(classifier); notice == "" && err == nil {
@@ -69,6 +76,8 @@ func noticesOf(classifier, notice string) []string {
 }
 
 // heedAll is [Heed] of the notices in some files, which need not be there where they are optional.
+// The first notice that forbids the classifier ends it. of is called only where a notice is there,
+// as it costs a read of the classifier.
 func heedAll(classifier string, optional bool, at []string, server string,
 	of func() (named, error)) error {
 	var missing error
@@ -81,6 +90,8 @@ func heedAll(classifier string, optional bool, at []string, server string,
 			missing = err
 			continue
 		}
+		// Once a notice has the server's signature, others may add to it unsigned: they can only
+		// forbid.
 		if err == nil {
 			err = heed(classifier, path, data, server, of)
 		}
@@ -96,6 +107,7 @@ func heedAll(classifier string, optional bool, at []string, server string,
 }
 
 // heed is [Heed] of the notice in a file.
+// Rounds are compared only where the origin states a client graph.
 func heed(classifier, notice string, data []byte, server string, of func() (named, error)) error {
 	n, err := wire.ReadNotice(data, server)
 	if err != nil {
@@ -120,6 +132,7 @@ func heed(classifier, notice string, data []byte, server string, of func() (name
 
 // origin returns the provenance of a classifier, with the digests of those that it was made from by
 // calibration.
+// An unreadable model has an empty origin, and is judged by its digest alone.
 func origin(classifier string) (o models.Origin, err error) {
 	_, f, err := models.Load(classifier)
 	if err != nil {

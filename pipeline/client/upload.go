@@ -13,6 +13,8 @@ import (
 
 // Parse returns the client of a client graph's file.
 // The manifest's digest is that of the very bytes. threads are as in [New].
+// A graph of another kind, or one without features, classes or points, is an error: no upload
+// could be made of it.
 func Parse(data []byte, threads int) (*Client, error) {
 	m, err := serde.Closed(data)
 	if err != nil {
@@ -39,9 +41,11 @@ func (c *Client) Classes() imagefile.Classes {
 // Upload makes the plain upload of a client of a name, points or moments as the graph has it, and
 // names the images left out as [Client.Points] does. Its round and precision are the caller's to
 // set.
+// The name goes into the upload as it is. Of an error there is no upload, and left is nil too.
 func (c *Client) Upload(ctx context.Context, src imagefile.Source, o Options,
 	name string) (u *federate.Upload, left []error, err error) {
 	u = &federate.Upload{Client: name, Model: c.Manifest.Digest}
+	// A curve of an earlier call must not go along with other images.
 	c.curve = nil
 	switch {
 	case c.Manifest.Bytes > 0:
@@ -63,6 +67,8 @@ func (c *Client) Upload(ctx context.Context, src imagefile.Source, o Options,
 // calibrated sets class means and calibration points of an upload.
 // The points that the secret chose are taken out of the rows first, so that means are of the others
 // alone. N counts these.
+// The points have the weight 0, as they stand for no images of the means. Where the secret chooses
+// none, the upload has none, and is as others are.
 func (c *Client) calibrated(ctx context.Context, src imagefile.Source, o Options,
 	u *federate.Upload, left *[]error) error {
 	f := c.Manifest

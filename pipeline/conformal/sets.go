@@ -13,6 +13,8 @@ import (
 
 // Sets returns the calibration of prediction sets of a level by the points. It is an error where
 // they prove none.
+// x and d stay as they are. All scores are stored and not score alone, so that another may take
+// its place later ([Thresholds]).
 func (x *Points) Sets(d Design, level float64, score Score,
 	classes int) (*models.OriginSets, error) {
 	for _, counts := range d.Counts(x.Class, classes) {
@@ -36,6 +38,7 @@ func (x *Points) Sets(d Design, level float64, score Score,
 
 // anonymous returns the points in the order of their scores, client by client, and clients in that
 // of their points. The numbers and places of a classifier's points then do not name their senders.
+// Sorting by values leaves nothing of the order in which uploads came.
 func (x *Points) anonymous(d Design) (*Points, Design) {
 	own := map[int][]int{}
 	for i := range x.Class {
@@ -58,6 +61,7 @@ func (x *Points) anonymous(d Design) (*Points, Design) {
 	}
 	slices.SortFunc(clients, func(a, b []int) int { return slices.CompareFunc(a, b, compare) })
 	x, d = x.of(d, slices.Concat(clients...))
+	// Clients get their numbers anew, by their place in the order.
 	if d.Client != nil {
 		d.Client = nil
 		for m, points := range clients {
@@ -70,6 +74,8 @@ func (x *Points) anonymous(d Design) (*Points, Design) {
 // Size returns the number of classes in the set of an image, at the thresholds of a
 // [models.SetTable] for the score. Scores are of the probabilities scored, and the most probable
 // class is that of stated: the two differ where the classifier has a [models.Scaling].
+// thresholds have one number for all classes or one for each. It costs O(classes), and for
+// Adaptive a sort.
 func (s Score) Size(scored, stated, thresholds []float32) int {
 	n, top := 0, slices.Max(stated)
 	for c, v := range s.Compute(scored) {
@@ -82,6 +88,7 @@ func (s Score) Size(scored, stated, thresholds []float32) int {
 }
 
 // FromOrigin returns the design of the calibration of sets.
+// Slices are shared with the origin, which the caller must not change meanwhile.
 func FromOrigin(o *models.OriginSets) Design {
 	return Design{Clients: o.Clients > 1, ByClass: o.ByClass, Proportions: o.Proportions,
 		Group: o.Group, Client: o.Client, False: o.False}
@@ -89,6 +96,7 @@ func FromOrigin(o *models.OriginSets) Design {
 
 // Survived returns in words how many clients, of which group, may send false points without that
 // the level falls; nothing where none may.
+// The text names groups, and never clients.
 func Survived(o *models.OriginSets) string {
 	if !FromOrigin(o).Survives() {
 		return ""
@@ -107,6 +115,7 @@ func Survived(o *models.OriginSets) string {
 }
 
 // numbers reports whether there are none, or one of each of n images, from 0 and fewer than these.
+// nil stands for a field that the file leaves out.
 func numbers(of []int, n int) bool {
 	return of == nil || len(of) == n &&
 		!slices.ContainsFunc(of, func(v int) bool { return v < 0 || v >= n })
@@ -115,6 +124,7 @@ func numbers(of []int, n int) bool {
 // Thresholds returns those of a classifier's sets under any score, at their level; nil where its
 // calibration does not tell. The calibration comes from a file, so that lengths and numbers are
 // checked before any of them is an index.
+// No slice of the origin is changed.
 func Thresholds(o *models.OriginSets, s Score, classes int) []float32 {
 	class := o.Class
 	if class == nil && !o.ByClass && o.Proportions == nil {
@@ -138,6 +148,7 @@ func Thresholds(o *models.OriginSets, s Score, classes int) []float32 {
 
 // Groups reads groups of clients, NAME=CLIENT,CLIENT separated by semicolons, and returns their
 // names and the number of each client's. A client is in one group at most.
+// Neither name is trimmed: a space belongs to it.
 func Groups(text string) (names []string, of map[string]int, err error) {
 	of = map[string]int{}
 	// Groups have numbers in the order in which they are named.
@@ -163,6 +174,7 @@ func Groups(text string) (names []string, of map[string]int, err error) {
 // there is, separated by commas, by its name or, where classes have no names, its number. They are
 // divided by their sum. The number of a class that has a name is no name. Names may hold "=", as
 // the last one in a part divides it. Classes that no part names have the share 0.
+// The result has one share a class, of sum 1, in the order of the classes' numbers.
 func Shares(text string, names []string, classes int) ([]float64, error) {
 	out := make([]float64, classes)
 	if text == "equal" {
@@ -187,6 +199,8 @@ func Shares(text string, names []string, classes int) ([]float64, error) {
 		share, err := strconv.ParseFloat(part[at+1:], 64)
 		c, known := number[part[:max(at, 0)]]
 		switch {
+		// A share of 0 is written by leaving the class out, so that a typing error does not pass
+		// for one.
 		case at < 0 || err != nil || !(share > 0) || math.IsInf(share, 0):
 			return nil, fmt.Errorf("conformal: shares of classes: %q is not NAME=SHARE with a "+
 				"share above 0", part)
@@ -198,6 +212,7 @@ func Shares(text string, names []string, classes int) ([]float64, error) {
 		}
 		out[c], sum = share, sum+share
 	}
+	// Finite shares may have an infinite sum, by which all would become 0.
 	if math.IsInf(sum, 0) {
 		return nil, fmt.Errorf("conformal: shares of classes: the sum of %s is infinite", text)
 	}

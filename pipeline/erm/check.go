@@ -11,11 +11,15 @@ import (
 )
 
 // checkPoints is the points whose logits are in work at a time, a multiple of [dense.Width].
+// The logits of a block, C x 256 in float64, are 2 KiB a class.
 const checkPoints = 256
 
 // blocks calls do for [checkPoints] points at a time, from from on: their rows, and logits at the
 // transposed head theta in float64. Own are those of its rows: of two classes as one head, the
 // second alone. So nothing is held of points times classes.
+// A head of two classes stands for the logits (0, theta'x): the first row stays 0. do may
+// overwrite z, and own shares its memory. The space is the approach's, so that calls follow one
+// another.
 func (a *approach) blocks(theta []float64,
 	do func(x, own blas64.General, z dense.Columns, from int)) {
 	p := a.p
@@ -46,6 +50,8 @@ func (a *approach) blocks(theta []float64,
 // check sets grad to the gradient at the transposed head theta, in float64, and returns the
 // objective there. It costs two products of n D C operations in float64, as much as one Hessian
 // product.
+// With c the centre the objective is L2/2 |theta - c|² + sum_i loss_i. Its gradient is L2 (theta -
+// c) + sum_i w_i (p_i - y_i) x_i'.
 func (a *approach) check(theta, grad []float64) float64 {
 	floats.SubTo(grad, theta, a.centre)
 	f := a.p.L2 / 2 * dot(grad, grad)
@@ -64,6 +70,7 @@ func (a *approach) check(theta, grad []float64) float64 {
 }
 
 // rowsOf calls do for a few rows of x at a time, n from at on, and every class.
+// A few rows of x stay in the first-level cache while every class reads them.
 func (a *approach) rowsOf(x blas64.General, do func(x []float64, c, at, n int)) {
 	for at := 0; at < x.Rows; at += rowsAtOnce {
 		n := min(rowsAtOnce, x.Rows-at)
@@ -76,6 +83,8 @@ func (a *approach) rowsOf(x blas64.General, do func(x []float64, c, at, n int)) 
 // losses replaces logits of h points, from from on, by w (p - y), and returns the sum of their
 // losses. Of two classes as one head, the second row is the head's. With l the logits it returns
 // sum_i w_i (log sum_c exp(l_ci) - sum_c y_ic l_ci).
+// log sum_c exp(l_c) = m + log sum_c exp(l_c - m) with m the largest logit, so that no exponential
+// overflows.
 func (a *approach) losses(z dense.Columns, from, h int) float64 {
 	var f float64
 	first := z.C - a.c

@@ -11,6 +11,8 @@ import (
 // the numbers of the classes.
 // Without labels a message is C numbers a point smaller. Points of several classes are an
 // embedding's, beside which nothing else is sent.
+// The masses are shared with the upload, and rows are copied, C numbers a point shorter. The
+// upload stays as it is.
 func (u *Upload) byClass() (*point.Set, []uint32, error) {
 	s := u.Points
 	y := s.Indices()
@@ -32,6 +34,7 @@ func (u *Upload) byClass() (*point.Set, []uint32, error) {
 
 // pointClasses returns the classes of the points of a message whose points have numbers of classes,
 // one a point; nil for other formats.
+// Each is below the number of classes that the message states.
 func pointClasses(m *uploadpb.Upload) ([]int32, error) {
 	want := 0
 	if m.Format == StatisticsFormat {

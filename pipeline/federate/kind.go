@@ -11,6 +11,7 @@ import (
 )
 
 // Kind is a kind of message whose format is told by its first bytes.
+// Its package sets it once, and nothing changes it.
 type Kind struct {
 	Name   string // in errors
 	Format byte   // below 128, so that it is a varint of one byte
@@ -20,6 +21,7 @@ type Kind struct {
 }
 
 // formatted is a message with its format in field 1.
+// Go's encoder writes fields in the order of their numbers, and so this one first.
 type formatted interface {
 	proto.Message
 	GetFormat() uint32
@@ -27,6 +29,7 @@ type formatted interface {
 
 // Is reports whether data are of the kind, by their first bytes. A message begins with field 1, a
 // varint: the byte 0x08, and then the format.
+// It reads two bytes, and says nothing of the rest of the message.
 func (k *Kind) Is(data []byte) bool {
 	return len(data) > 1 && data[0] == 0x08 && data[1] == k.Format
 }
@@ -38,6 +41,7 @@ func (k *Kind) Refuse(field string, value any, allowed string, args ...any) erro
 }
 
 // Encode returns the bytes of a message, the same on every machine. More than Most are an error.
+// Digests and signatures are of these bytes.
 func (k *Kind) Encode(m proto.Message) ([]byte, error) {
 	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
@@ -75,6 +79,7 @@ func (k *Kind) Decode(data []byte, m formatted) error {
 }
 
 // Known refuses a message with fields that this program does not know, by a name in errors.
+// Fields are those of m itself: messages within it are the caller's to check.
 func (k *Kind) Known(field string, m proto.Message) error {
 	if n := len(m.ProtoReflect().GetUnknown()); n > 0 {
 		return k.Refuse(field, fmt.Sprintf("%d bytes of fields that are not known", n),
@@ -84,6 +89,7 @@ func (k *Kind) Known(field string, m proto.Message) error {
 }
 
 // Bounded refuses a number of a message that is not from low to high.
+// Both ends are allowed. A number below 0, converted by its caller, is too large.
 func (k *Kind) Bounded(field string, value, low, high uint64) error {
 	if value < low || value > high {
 		return k.Refuse(field, value, "%d to %d", low, high)
@@ -92,6 +98,7 @@ func (k *Kind) Bounded(field string, value, low, high uint64) error {
 }
 
 // Sealed compares the checksum of a message with that of its content.
+// The checksum finds damage, and no forgery: anyone can compute it anew.
 func (k *Kind) Sealed(checksum, content []byte) error {
 	if !bytes.Equal(checksum, content) {
 		return k.Refuse("checksum", hex.EncodeToString(checksum[:min(len(checksum), len(content))]),
@@ -102,6 +109,7 @@ func (k *Kind) Sealed(checksum, content []byte) error {
 }
 
 // Matches compares the fields of a message with the reader's expectations.
+// A field of want that is empty, 0 or nil matches any. is.Round must be given where want.Round is.
 func (k *Kind) Matches(want, is Expect) error {
 	if want.Model != "" && is.Model != want.Model {
 		return k.Refuse("model", is.Model,

@@ -14,6 +14,7 @@ import (
 )
 
 // Bounds on an upload of moments.
+// A triangle of 4,096 coordinates has 8.4 million numbers, some 32 MiB in float32.
 const (
 	// MaxMoments is the maximum number of features of one.
 	MaxMoments = 1 << 12
@@ -27,6 +28,8 @@ const (
 // their rows have no scale.
 // A curve has values up to 0, and is sent as its whole steps of moments.CurveStep below 0.
 // Degrees of freedom are sent of moments alone, 0 included: they tell moments from class means.
+// Curve and scatter are checked as the reader checks them, so that a client learns of a fault
+// before it sends.
 func (u *Upload) encodeStatistics(m *uploadpb.Upload) error {
 	rows, labels, err := u.singles()
 	if err != nil {
@@ -58,6 +61,7 @@ func (u *Upload) encodeStatistics(m *uploadpb.Upload) error {
 
 // singles returns the calibration points, which moments keep beside their scatter.
 // Rows are [k, dx]. An upload has those of class means or of moments, never both.
+// The slices are the upload's own, and labels are copied.
 func (u *Upload) singles() (rows []float32, labels []uint32, err error) {
 	c, w := u.Calibration, u.Within
 	switch {
@@ -90,6 +94,8 @@ func (u *Upload) singles() (rows []float32, labels []uint32, err error) {
 // of the scatter itself, for each coordinate, the root of its own scatter. Element (i, j) of the
 // scatter then has the step s_i s_j = sqrt(S_ii S_jj) / 127. By Cauchy and Schwarz no element is
 // beyond 127 steps.
+// Rounding is to the nearest step, ties to even. Nothing is set for 0 degrees of freedom but their
+// number, as the scatter is 0.
 func (u *Upload) encodeWithin(m *uploadpb.Upload) (err error) {
 	w := u.Within
 	m.Dof = proto.Uint64(uint64(w.Dof))
@@ -116,6 +122,7 @@ func (u *Upload) encodeWithin(m *uploadpb.Upload) (err error) {
 // scatterShape returns the shape of a scatter of k coordinates: [rank, k], or the numbers of its
 // upper triangle, row by row. A factor F of [rank, k] stands for F' F, which is smaller where the
 // rank is below about k/2.
+// A factor has rank k numbers against k (k+1)/2 of the triangle.
 func scatterShape(k, rank int) []int {
 	if rank > 0 {
 		return []int{rank, k}
@@ -125,6 +132,7 @@ func scatterShape(k, rank int) []int {
 
 // scatterScale returns the scales of a scatter in int8: max |v| / 127 of each row of a factor, or
 // sqrt(S_ii / 127) of each coordinate. The step of an element is the product of two of the latter.
+// A diagonal element S_ii lies at v = sum_{j<i} (k - j) of the triangle.
 func scatterScale(w *moments.Within) []float32 {
 	var scale []float32
 	if w.Rank > 0 {
@@ -147,6 +155,7 @@ func scatterScale(w *moments.Within) []float32 {
 // stepOf returns a function from the number of an element, asked for in order, to the value of one
 // step of it. Of an upper triangle it counts rows and columns by itself, and is for one pass.
 // Zeros have a step of 1.
+// A step of 1 for zeros keeps the division of the encoder finite, and 0 / 1 is 0.
 func stepOf(scale []float32, k, rank int) func(i int) float64 {
 	step := func(v float64) float64 {
 		if v > 0 {
@@ -169,11 +178,13 @@ func stepOf(scale []float32, k, rank int) func(i int) float64 {
 
 // narrow encodes numbers in float32 or float16.
 // A number that float16 makes infinite is an error, as its reader would refuse it.
+// Float16 keeps 11 bits: a relative error of 2^-11 at most in its normal range. Float32 shares v.
 func narrow(field string, v []float32, shape []int, p Precision) (*onnxpb.TensorProto, error) {
 	t := &onnx.Tensor{DType: onnx.Float32, Shape: shape, Data: v}
 	if p == Half {
 		h := make([]uint16, len(v))
 		for i, x := range v {
+			// An exponent of all ones is infinity or NaN (IEEE 754).
 			if h[i] = onnx.Float32ToFloat16(x); h[i]&0x7c00 == 0x7c00 {
 				return nil, refuse(field, x, "up to 65504 in float16; use float32")
 			}
@@ -185,6 +196,8 @@ func narrow(field string, v []float32, shape []int, p Precision) (*onnxpb.Tensor
 
 // checkStatistics checks the headers of the fields beside class means against the sizes, before
 // memory is allocated; points with labels have none.
+// Nothing is read of a tensor here but its type, its dimensions and the length of its bytes. A
+// server may call it on any message.
 func checkStatistics(m *uploadpb.Upload) error {
 	k := int(m.Dx)
 	switch lists := len(m.CalibrationClasses) + len(m.Curve); {
@@ -228,6 +241,7 @@ func checkStatistics(m *uploadpb.Upload) error {
 // With n images and m class means there are at most n - m degrees of freedom. A tensor of two axes
 // is a factor [rank, dx], and one of one axis the triangle.
 // The degrees of freedom alone are compared first, as their sum with m may overflow.
+// One image a class gives a mean and no scatter: each of m means costs one degree of freedom.
 func checkScatter(m *uploadpb.Upload) error {
 	k := int(m.Dx)
 	dof := m.GetDof()
@@ -269,6 +283,7 @@ func checkScatter(m *uploadpb.Upload) error {
 // Beside anything each class has one mean, of an image or more: the spread of clients' class means
 // is measured by how many there are.
 // Calibration points have the weight 0. Of moments they go to Within, else to Calibration.
+// After an error u is of no use.
 func (u *Upload) decodeStatistics(m *uploadpb.Upload) (err error) {
 	var rows []float32
 	if m.Calibration != nil {
@@ -329,6 +344,8 @@ func (u *Upload) CheckMeans() error {
 // decodeWithin sets scatter and calibration points of moments. Rows have length 1 at most, so that
 // means have, and the trace of the scatter is at most n: no client counts for more than its images.
 // With L = maxLength, lengths are up to L, and the trace and each number of the scatter up to L² n.
+// The trace is sum_i |h_i - mean|² over images, and |h_i| up to 1 bounds it by n. By Cauchy and
+// Schwarz |S_ij| is at most sqrt(S_ii S_jj), and so at most the trace.
 func (u *Upload) decodeWithin(m *uploadpb.Upload, c *point.Set) (err error) {
 	w := &moments.Within{K: int(m.Dx), Dof: int(*m.Dof), Calibration: c.Z}
 	for _, y := range c.Y {
@@ -344,6 +361,7 @@ func (u *Upload) decodeWithin(m *uploadpb.Upload, c *point.Set) (err error) {
 			var scale []float32
 			if scale, err = numbers("scatter_scale", m.ScatterScale); err == nil {
 				of := stepOf(scale, w.K, w.Rank)
+				// A byte is one number, and checkScatter has compared their number with the shape.
 				w.Data = make([]float32, len(m.Scatter.RawData))
 				for i, b := range m.Scatter.RawData {
 					w.Data[i] = float32(float64(int8(b)) * of(i))

@@ -10,6 +10,7 @@ import (
 // Against judges clients of a round that take no part in the judgement of each other, one at a
 // time, by the uploads of some that do: class means and the targets of bad clients are those given
 // these, in their likeliest state.
+// It is not changed once it is made.
 type Against struct {
 	// Limit is the number of images up to which a client's claim counts: these clients' [Cap].
 	Limit float64
@@ -20,6 +21,7 @@ type Against struct {
 
 // NewAgainst prepares the judgement by the given uploads, with masses as claimed. The judgement of
 // a client takes time proportional to classes² x coordinates, in a large round too.
+// The masses are bounded by the cap of these clients, as in the judgement of each other.
 func NewAgainst(ctx context.Context, u Uploads, lambda []float64, seed uint64,
 	threads int) (*Against, error) {
 	limit := Cap(u.totals())
@@ -47,6 +49,7 @@ func NewAgainst(ctx context.Context, u Uploads, lambda []float64, seed uint64,
 // and means [classes, k], and the log odds that something else tells (Uploads.Odds); 0 where
 // nothing does. The log odds are those of a sweep (model.sweep) at the likelihood's own power, of a
 // client that others do not see. It is safe for concurrent use: each call has a cache of its own.
+// An even chance is honest. The client's claim is weighed by share n, and its mean as it is.
 func (a *Against) Honest(masses, means []float64, told float64) (bool, error) {
 	h := a.st.h
 	one := &model{clients: 1, classes: h.classes, k: h.k, lambda: h.lambda,
@@ -80,6 +83,7 @@ func (a *Against) Honest(masses, means []float64, told float64) (bool, error) {
 }
 
 // Share returns the share of a client's images that counts.
+// It is 1 up to Limit images, and Limit/n beyond: no claim counts for more than Limit.
 func (a *Against) Share(masses []float64) float64 {
 	return a.Limit / max(sum(masses), a.Limit)
 }

@@ -7,6 +7,7 @@ import (
 )
 
 // cell is a client's upload for one class.
+// A class without images at a client has no cell.
 type cell struct {
 	class        int
 	n            float64   // mass
@@ -23,6 +24,7 @@ type cell struct {
 
 // model is the uploads, prepared for evaluation. It is read by many states at once, and not changed
 // after newModel.
+// Sizes: k is the number of coordinates, and lambda [k] their prior variances, in units of W.
 type model struct {
 	clients, classes, k int
 	lambda              []float64
@@ -41,6 +43,7 @@ type model struct {
 var log2pi = math.Log(2 * math.Pi)
 
 // priorOdds returns each client's log odds of being honest before class means are looked at.
+// log(0.95/0.05) is 2.9 nats, to which odds of other sources are added, [clients].
 func priorOdds(u Uploads) []float64 {
 	out := make([]float64, u.Clients)
 	for m := range out {
@@ -54,10 +57,12 @@ func priorOdds(u Uploads) []float64 {
 
 // tempered returns log odds of honesty to the power of the likelihood, and no stronger than needed
 // to make a state impossible.
+// power is that of the class means, so that neither source outweighs the other by its scale.
 func tempered(odds float64) float64 { return power * min(max(odds, -maxOdds), maxOdds) }
 
 // newModel checks sizes and numbers, and prepares them. Cells of known means are the last ones,
 // with their precision times the number of clients.
+// Means are shared with u, and must not change while the model is in use.
 func newModel(u Uploads, lambda []float64) (*model, error) {
 	h := &model{clients: u.Clients, classes: u.Classes, k: u.K, lambda: lambda}
 	if u.Clients < 1 || u.Classes < 2 || u.K < 1 || len(lambda) != u.K ||
@@ -85,6 +90,7 @@ func newModel(u Uploads, lambda []float64) (*model, error) {
 			h.copy[m] = m
 		}
 	}
+	// A majority is honest, unless the round is anchored.
 	if h.most = (u.Clients - 1) / 2; u.anchored() {
 		h.most = u.Clients - 1
 	}
@@ -104,6 +110,7 @@ func newModel(u Uploads, lambda []float64) (*model, error) {
 }
 
 // count adds up the mass that is claimed of each class, and says which cells hold theirs alone.
+// A cell holds a class alone where n >= 4 (claimed - n).
 func (h *model) count() {
 	h.claimed = make([]float64, h.classes)
 	for _, cells := range h.cells {
@@ -128,6 +135,8 @@ var strayed = Precision(few)
 
 // read sets the cells of clients, and those that are known. Means of copies go to the cells of the
 // first of them, where the masses add up.
+// One allocation serves the cells of all clients, as wide rounds have millions of classes and
+// clients together.
 func (h *model) read(u Uploads) error {
 	h.cells, h.e = make([][]cell, u.Clients+1), make([]float64, u.Clients+1)
 	cells := make([]cell, len(u.Masses)-zeros(u.Masses)) // of all clients
@@ -144,6 +153,7 @@ func (h *model) read(u Uploads) error {
 				continue
 			}
 			for _, v := range u.mean(m, c) {
+				// Squares of numbers up to 1e100 stay below the largest float64, 1.8e308.
 				if math.IsNaN(v) || math.Abs(v) > 1e100 {
 					return fmt.Errorf("client %d has %v in its mean of class %d; want "+
 						"finite numbers", m, v, c)
@@ -180,6 +190,7 @@ func zeros(x []float64) (n int) {
 
 // hold adds class means to those of a client. Means of a class that it holds already, which are
 // nearly the same, count together.
+// The mean stays that of the first, and only the mass grows. It costs O(cells of the client).
 func (h *model) hold(m, c int, n float64, x []float64) {
 	for i := range h.cells[m] {
 		if l := &h.cells[m][i]; l.class == c {
@@ -190,6 +201,8 @@ func (h *model) hold(m, c int, n float64, x []float64) {
 	h.cells[m] = append(h.cells[m], cell{class: c, n: n, x: x})
 }
 
+// meanVariance is pointVariance/n + cellVariance, in units of W: it does not fall to 0, as
+// clients' classes differ.
 func meanVariance(n float64) float64 { return pointVariance/max(n, 1e-9) + cellVariance }
 
 // Precision returns a, the precision of a mean of n images.
@@ -197,6 +210,7 @@ func Precision(n float64) float64 { return 1 / meanVariance(n) }
 
 // densities computes a client's terms that do not depend on the state. fresh is log N(x; 0, λ +
 // 1/a), and broad log N(x; 0, 30 (λ + 1/a)).
+// e is sum over cells of k/2 (log a - log 2 pi) - a |x|²/2.
 func (h *model) densities(m int) {
 	for i := range h.cells[m] {
 		l := &h.cells[m][i]
@@ -214,6 +228,7 @@ func (h *model) densities(m int) {
 }
 
 // tie gives copies the state of the first of them.
+// z has one entry a client, and is changed in place.
 func (h *model) tie(z []bool) {
 	for m, first := range h.copy {
 		z[m] = z[first]
@@ -222,9 +237,11 @@ func (h *model) tie(z []bool) {
 
 // logDet is the logarithm of a product of many factors: parts is that of partial products that were
 // about to leave the range, rest that of the remainder.
+// One logarithm for many factors costs less than one for each.
 type logDet struct{ parts, rest float64 }
 
 // start returns the state of the honest clients z. It costs O(cells k + classes k).
+// Known means are honest in every state. The state is the caller's.
 func (h *model) start(z []bool) *state {
 	st := &state{h: h, n: make([]float64, h.classes), s: make([]float64, h.classes*h.k),
 		mean: make([]float64, h.classes*h.k),
@@ -255,6 +272,7 @@ func (h *model) kind(c, j int) float64 {
 }
 
 // tables returns a number for each class and each of its components in model.among.
+// Rows are zeros of the caller's.
 func (h *model) tables() [][]float64 {
 	out := make([][]float64, h.classes)
 	for c := range out {
@@ -265,6 +283,7 @@ func (h *model) tables() [][]float64 {
 
 // expected sets the parameters of each class's Dirichlet given the expected types of the bad cells,
 // and returns the cells' part of the bound.
+// A parameter becomes concentration/(classes - 1) and the sum of its p over the bad cells.
 func (h *model) expected(bad []*cell, density []float64, weights,
 	target [][]float64) (bound float64) {
 	for _, own := range target {
@@ -282,6 +301,7 @@ func (h *model) expected(bad []*cell, density []float64, weights,
 		z := logSum(a)
 		for at, j := range b.near {
 			a[at] -= z
+			// p log p is 0 at p = 0, where its logarithm is not finite.
 			p := math.Exp(a[at])
 			if p > 0 {
 				bound += p * (own[at] + h.kind(b.class, j) - a[at])
@@ -328,6 +348,7 @@ func (h *model) total(c int, given []float64, gammas bool) (sum, logs float64) {
 
 // logBeta returns the logarithm of the multivariate beta function of a class's parameters, the
 // normaliser of the Dirichlet.
+// log B(alpha) = sum_j log Gamma(alpha_j) - log Gamma(sum_j alpha_j).
 func (h *model) logBeta(c int, given []float64) float64 {
 	sum, logs := h.total(c, given, true)
 	g, _ := math.Lgamma(sum)
@@ -337,6 +358,7 @@ func (h *model) logBeta(c int, given []float64) float64 {
 // logPosterior returns power log p(uploads | z) + log p(z), in nats, up to a constant of the round.
 // Copies count once in log p(z). It starts a state anew, so that it does not depend on which states
 // were weighed before.
+// It costs O(cells k + classes k), and the two sweeps of the bad clients' types.
 func (h *model) logPosterior(z []bool) float64 {
 	st := h.start(z)
 	_, bad := st.contamination(z, 2)

@@ -17,6 +17,8 @@ const Proposals = 2
 // Propose runs the annealed Gibbs chains from to to-1 of [Chains] over the clients and returns, for
 // each chain, its last state and the nearby mode. The proposals of a chain do not depend on which
 // others run. Workers may each run some of the chains of a round.
+// Each chain costs sweeps + greedy sweeps of O(cells x classes x k). threads bounds the
+// goroutines.
 func (u *Uploads) Propose(ctx context.Context, lambda []float64, seed uint64, from, to,
 	threads int) ([][]bool, error) {
 	if from == to {
@@ -35,6 +37,7 @@ func (u *Uploads) Propose(ctx context.Context, lambda []float64, seed uint64, fr
 		r := rng.New(seed, "honesty", "chain", from+at)
 		z := make([]bool, h.clients)
 		for m := range z {
+			// Chain 0 begins with all honest, and others with 0.7 of the clients in the mean.
 			z[m] = r.Float64() < 0.7 || from+at == 0
 		}
 		h.tie(z)
@@ -42,6 +45,8 @@ func (u *Uploads) Propose(ctx context.Context, lambda []float64, seed uint64, fr
 			if err := ctx.Err(); err != nil {
 				return err
 			}
+			// The power rises geometrically from 0.03 to 1 of its own in the first 0.6 of the
+			// sweeps.
 			h.sweep(z, power*min(1, 0.03*math.Pow(1/0.03, float64(t)/(0.6*sweeps))), r)
 			step()
 		}
@@ -58,6 +63,7 @@ func (u *Uploads) Propose(ctx context.Context, lambda []float64, seed uint64, fr
 
 // distinct returns the distinct proposed states in which fewer than half are bad, the ends of the
 // chains before the modes; the state in which all are honest is always among them.
+// Their order is that of the proposals, so that it does not depend on who ran the chains.
 func (h *model) distinct(proposed [][]bool) ([][]bool, error) {
 	var out [][]bool
 	add := func(z []bool) {
@@ -87,6 +93,7 @@ func (h *model) distinct(proposed [][]bool) ([][]bool, error) {
 
 // judge returns a cell's log densities as an honest client's and as a bad one's, given the weights
 // of the latter's kinds; density is room for them.
+// good is log N(x; m_c, v_c + 1/a) of the cell's own class.
 func (st *state) judge(l *cell, weights [][]float64, density []float64) (good, bad float64) {
 	st.components(l, density)
 	good = density[l.own]
@@ -104,6 +111,7 @@ func (st *state) judge(l *cell, weights [][]float64, density []float64) (good, b
 // with moments of the other honest clients, and are within 50 nats. Moments of a class change with
 // each client that changes its state, and the weights stay those at the begin of the sweep. It
 // costs O(cells x classes x k).
+// z is changed in place. The order of the clients is random for a chain, and ascending for a mode.
 func (h *model) sweep(z []bool, eta float64, r *rand.Rand) {
 	st := h.start(z)
 	weights, _ := st.contamination(z, 1)
@@ -130,6 +138,7 @@ func (h *model) sweep(z []bool, eta float64, r *rand.Rand) {
 			own, other := st.judge(&h.cells[m][i], weights, density)
 			good, bad = good+own, bad+other
 		}
+		// Beyond 50 nats the probability is within 2e-22 of 0 or 1.
 		x := min(max(eta*(good-bad)+h.odds[m], -50), 50)
 		z[m] = x > 0
 		if r != nil {

@@ -16,9 +16,12 @@ import (
 )
 
 // Format is the version of the message.
+// A reader takes this number alone: parts are made and pooled within a round.
 const Format = 6
 
 // maxHigh bounds the upper halves of sums, so that sums of parts stay within 128 bits.
+// An upper half of 2^60 is 2^124 steps of 2^-40. Seven such parts add up within a signed number of
+// 128 bits.
 const maxHigh = 1 << 60
 
 var kind = federate.Kind{Name: "part", Format: Format, Most: MaxBytes, Writer: "fmp merge",
@@ -34,6 +37,7 @@ func IsPart(data []byte) bool { return kind.Is(data) }
 // or the message exceeds [MaxBytes].
 // Sums are 16 bytes each, in steps of 2^-40. With C classes of dx coordinates they have 16 C (1 +
 // dx) bytes, and a triangle 8 dx (dx + 1) more.
+// It changes nothing of the part, and keeps no slice of it.
 func (p *Part) Encode() ([]byte, error) {
 	model, err := hex.DecodeString(p.Model)
 	if err != nil {
@@ -43,6 +47,7 @@ func (p *Part) Encode() ([]byte, error) {
 	if err != nil {
 		return nil, refuse("against", p.Against, "a sha256 in hexadecimal")
 	}
+	// A digest of the judge would make two equal parts differ, of which neither was judged.
 	if p.limit == nil {
 		against = nil // nobody was judged
 	}
@@ -67,6 +72,7 @@ func (p *Part) Encode() ([]byte, error) {
 // checksum returns the SHA-256 of all other fields in their order: numbers as little-endian uint64,
 // bytes after their length, lists after their number. A length before each field keeps two messages
 // of shifted bytes from having one hash.
+// It costs O(bytes).
 func checksum(m *serverpb.Part) []byte {
 	h := sha256.New()
 	h.Write([]byte("fmp.merge.Part\n"))
@@ -87,6 +93,8 @@ func checksum(m *serverpb.Part) []byte {
 // ones, their keys in order and below the limit, clients in order and among them those kept, sums
 // against masses, masses against images, and the checksum. Parts come from workers that may err or
 // lie. Lengths are compared before memory is taken, and every error names its field.
+// Of a valid part the checksum proves only that it came whole; [Verify] tells who made it. want
+// need not state all fields.
 func Decode(data []byte, want federate.Expect) (*Part, error) {
 	var m serverpb.Part
 	if err := kind.Decode(data, &m); err != nil {
@@ -125,6 +133,7 @@ func Decode(data []byte, want federate.Expect) (*Part, error) {
 }
 
 // Matches returns an error unless a part has the fields that are expected.
+// It compares headers, and reads no upload again.
 func (p *Part) Matches(want federate.Expect) error {
 	return kind.Matches(want,
 		federate.Expect{Model: p.Model, Round: &p.Round, Dx: p.Dx, C: p.C})
@@ -134,6 +143,8 @@ func (p *Part) Matches(want federate.Expect) error {
 // summed or left out, so that these three add up to the clients. Sizes of sums follow from dx and
 // classes alone. These are bounded first, so that no product of them overflows.
 // A limit is there where an upload is summed or left out, and a judge only beside a limit.
+// n is bounded by the summed clients: each has at least one image, and at most those of an upload
+// with its calibration points.
 func checkFields(m *serverpb.Part, want federate.Expect) error {
 	if err := kind.Matches(want, federate.Expect{Model: hex.EncodeToString(m.Model),
 		Round: &m.Round, Dx: int(m.Dx), C: int(m.Classes)}); err != nil {
@@ -189,6 +200,8 @@ func checkFields(m *serverpb.Part, want federate.Expect) error {
 // readKept reads the uploads that are kept. want ties them to the round, graph and sizes of the
 // part. Each must be listed among the clients by its digest, and no more are kept than [Merger]
 // would keep.
+// Bytes are copied, so that the part does not hold on to the whole message. A place in the order
+// shows that no key stands twice.
 func (p *Part) readKept(uploads [][]byte) error {
 	round := p.Round
 	want := federate.Expect{Model: p.Model, Dx: p.Dx, C: p.C, Round: &round}
@@ -208,6 +221,8 @@ func (p *Part) readKept(uploads [][]byte) error {
 			return refuse(field, fmt.Sprintf("of client %q, out of place", u.Client),
 				"uploads in the order of their keys, below limit")
 		}
+		// The digest is of the bytes as they came, so that an upload cannot be swapped within a
+		// part.
 		e := entryOf(k.key, sha256.Sum256(data))
 		if at, ok := slices.BinarySearchFunc(p.clients, e, byKey); !ok || p.clients[at] != e {
 			return refuse(field, fmt.Sprintf("of client %q", u.Client),
@@ -215,6 +230,7 @@ func (p *Part) readKept(uploads [][]byte) error {
 		}
 		p.Kept = append(p.Kept, k)
 	}
+	// A part with more kept uploads than its size allows was made by another rule.
 	if n := kept(p.Kept); n < len(p.Kept) {
 		return refuse("kept", fmt.Sprintf("%d uploads", len(p.Kept)), "%d at most of this size", n)
 	}
@@ -230,6 +246,7 @@ func (p *Part) readKept(uploads [][]byte) error {
 // of which the last two are of moments. Their rows have length 1, so that most is 1 but for
 // rounding; of class means it is maxCoordinate. The bounds do not prove that uploads give the sums:
 // they keep a false part from moving a mean beyond any image's.
+// Numbers are compared in float64, whose rounding is far within the slack of 1%.
 func (p *Part) checkSums() error {
 	total := 0.0
 	for i, s := range p.sums {
@@ -237,6 +254,7 @@ func (p *Part) checkSums() error {
 			return refuse(fmt.Sprintf("sums[%d]", i), s.Float(), "up to 2^84")
 		}
 	}
+	// A row of sums is [mass, dx sums] of one class.
 	for y := 0; y < p.C && p.sums != nil; y++ {
 		s := p.sums[y*(1+p.Dx):][:1+p.Dx]
 		mass := s[0].Float()
@@ -248,6 +266,7 @@ func (p *Part) checkSums() error {
 			most = 1.05 * mass // rows of length 1, rounded
 		}
 		for j, v := range s[1:] {
+			// 1e-6 is room for rounding where the mass is 0 or tiny.
 			if f := v.Float(); math.Abs(f) > most+1e-6 {
 				return refuse(fmt.Sprintf("sum %d of class %d", j, y), f,
 					"%v at most, for a mass of %v", most, mass)
@@ -280,6 +299,7 @@ func (p *Part) checkSums() error {
 	if trace > 1.05*images {
 		return refuse("scatter", fmt.Sprintf("of trace %.4g", trace), "n at most, %d", p.N)
 	}
+	// By Cauchy and Schwarz |S_ij| <= sqrt(S_ii S_jj) <= trace.
 	for i, v := range p.sums[p.C*(1+p.Dx):] {
 		if f := v.Float(); math.Abs(f) > trace+1e-6 {
 			return refuse(fmt.Sprintf("scatter[%d]", i), f, "no more than its trace, %.4g", trace)

@@ -23,6 +23,7 @@ var ErrPlace = errors.New(
 // be. After an error nothing is taken out. The clients are found by binary search, since both lists
 // ascend by key.
 // The cost is O(log clients) to find it and O(clients) to take it out of the lists.
+// data are the bytes that were merged: entries hold their digest, and others are refused.
 func (m *Merger) Remove(data []byte) error {
 	digest := sha256.Sum256(data)
 	passed := m.Without[digest]
@@ -53,9 +54,12 @@ func (m *Merger) Remove(data []byte) error {
 		return fmt.Errorf("without client %q no upload is left", u.Client)
 	}
 	if i, kept := slices.BinarySearchFunc(p.Kept, k, compare); kept {
+		// With a place free, the lowest key of the summed could be kept, and the part lacks its
+		// bytes.
 		if p.Summed+p.LeftOut > 0 {
 			return fmt.Errorf("client %q is kept whole: %w", u.Client, ErrPlace)
 		}
+		// The clone keeps lists that a caller of Part may hold as they were.
 		p.Kept = slices.Delete(slices.Clone(p.Kept), i, i+1)
 	} else if err := m.subtract(&k); err != nil {
 		return err
@@ -68,6 +72,7 @@ func (m *Merger) Remove(data []byte) error {
 // without it the next might have some. Exact sums make this possible: package whole undoes an
 // addition bit for bit. The judge gives its share again, which must be the one that it was added
 // with.
+// Checks run on the result, and the part is put back where they fail.
 func (m *Merger) subtract(k *Kept) error {
 	p := m.part
 	if bytes.Equal(k.key[:], p.limit) && p.Summed+p.LeftOut > 1 {
@@ -86,6 +91,8 @@ func (m *Merger) subtract(k *Kept) error {
 		if p.sums != nil {
 			p.addMeans(k.Upload, share, (*whole.Number).Sub)
 		}
+		// All sums are 0 after the last client, unless another upload was taken out than was
+		// added.
 		if p.Summed == 0 && !slices.ContainsFunc(p.sums,
 			func(w whole.Number) bool { return w != whole.Number{} }) {
 			p.sums = nil

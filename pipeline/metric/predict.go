@@ -17,12 +17,14 @@ import (
 )
 
 // Probabilities holds class probabilities of N points: P has N x C numbers, row-major.
+// It is not changed after it is made, so that goroutines may share it.
 type Probabilities struct {
 	N, C int
 	P    []float64
 }
 
 // Row returns the C probabilities of point i. It shares memory with p.
+// Writing to the row writes to p.
 func (p *Probabilities) Row(i int) []float64 { return p.P[i*p.C : (i+1)*p.C] }
 
 // Predict returns the posterior predictive of an ensemble of heads: the mean of their softmaxes,
@@ -31,6 +33,8 @@ func (p *Probabilities) Row(i int) []float64 { return p.P[i*p.C : (i+1)*p.C] }
 // features holds n x dx numbers, row-major, with dx = D-1 of the heads. At most threads goroutines
 // share the rows (0: one per processor); the heads are always added in the same order, so the
 // figures do not depend on threads.
+// No head, or heads that differ in size, is an error. After a cancelled context the error is the
+// context's.
 func Predict(ctx context.Context, heads []erm.Theta, features []float32,
 	threads int) (*Probabilities, error) {
 	out := &Probabilities{}
@@ -66,6 +70,7 @@ const (
 
 // blockSpace holds the buffers with which one goroutine predicts blocks of points; p (C x
 // predictRows), top and sum are for softmaxes.
+// Columns are predictRows apart, so that a last, shorter block has the same layout.
 type blockSpace struct {
 	x, logits, p, top, sum []float64
 	points                 dense.Packed
@@ -82,6 +87,8 @@ func newBlockSpace(d, c, heads int) *blockSpace {
 // threads goroutines (0: one per processor) call do. They take blocks from one counter, and each
 // block is the same whichever takes it. The cost is O(n S C D), and the room S C D numbers for the
 // heads and a block's for each goroutine. Numbers that are not finite in a head are an error.
+// Logits are [x, 1] T_s: the last row of a head is its bias. The iterator yields heads in their
+// order, and do must not keep the logits after it.
 func eachHead(ctx context.Context, heads []erm.Theta, features []float32, threads int,
 	do func(from, n int, logits iter.Seq2[int, dense.Columns], b *blockSpace)) error {
 	if len(heads) == 0 {

@@ -11,6 +11,7 @@ import (
 )
 
 // Stats are the pooled statistics of the clients' uploads.
+// k is the number of coordinates and C that of classes. Nobody changes it once it is pooled.
 type Stats struct {
 	// Mass is n_c [C]; Mean the class means [C, k], zero for a class without mass.
 	Mass []float64
@@ -37,6 +38,7 @@ const maxOwn = 64
 // Pool pools uploads, each a set of class means of softened features with labels and masses. A
 // point counts toward each class by that class's share of its label; a point without mass does not
 // count.
+// It costs O(M C k²) for M uploads. Uploads are only read.
 func Pool(uploads []*point.Set) (*Stats, error) {
 	return pool(len(uploads), Each(uploads))
 }
@@ -51,6 +53,8 @@ func Each(uploads []*point.Set) func(m int) (*point.Set, error) {
 // clients, f_c pooled,
 //
 //	Scatter = sum_mc n_mc (f_mc - f_c)(f_mc - f_c)',   DF = cells - classes present
+//
+// upload must return the same set at both readings. It is called in order, for one at a time.
 func pool(uploads int, upload func(m int) (*point.Set, error)) (*Stats, error) {
 	if uploads == 0 {
 		return nil, fmt.Errorf("no uploads to pool; give one at least")
@@ -67,6 +71,7 @@ func pool(uploads int, upload func(m int) (*point.Set, error)) (*Stats, error) {
 		Scatter: mat.NewSymDense(k, nil)}
 	s.Own = make([]Scatter, min(c, maxOwn))
 	for y := range s.Own {
+		// The first client of a class spends the degree of freedom of its mean.
 		s.Own[y] = Scatter{mat.NewSymDense(k, nil), -1}
 	}
 	cells := 0
@@ -95,6 +100,8 @@ func pool(uploads int, upload func(m int) (*point.Set, error)) (*Stats, error) {
 	if present == 0 {
 		return nil, fmt.Errorf("the uploads have no mass; give some points a weight above 0")
 	}
+	// The second pass is about the pooled means: sums of squares less squares of sums would
+	// cancel.
 	d := mat.NewVecDense(k, nil)
 	for m := range uploads {
 		u, err := upload(m)
@@ -139,6 +146,7 @@ func (s *Stats) divide() {
 
 // Means returns the masses and class means of the union of sets of one kind; for one set, a
 // client's upload. Scatter and DF are not set.
+// It costs O(N k) for points of one class. Sums are in float64.
 func Means(sets ...*point.Set) *Stats {
 	c, dx := sets[0].C, sets[0].Dx
 	s := &Stats{Mass: make([]float64, c), Mean: mat.NewDense(c, dx, nil)}
@@ -163,6 +171,7 @@ func Means(sets ...*point.Set) *Stats {
 
 // Set returns the class means as points, one for each class with mass. Beyond [point.MaxDense]
 // numbers labels stay indices, as classes by classes would fill memory.
+// The numbers are rounded to float32, and masses too.
 func (s *Stats) Set() *point.Set {
 	c, dx := s.Mean.Dims()
 	out := &point.Set{N: c, Dx: dx, C: c, Z: make([]float32, 0, c*dx), W: make([]float32, c),

@@ -15,6 +15,7 @@ import (
 
 // geometry is the part of a task's posterior that the metric's scalars determine: the coordinates u
 // in which W is I and the prior is diagonal.
+// All matrices are [k, k], and lambda is [k]. A geometry is not changed once it is made.
 type geometry struct {
 	within *mat.SymDense // W
 	metric *mat.SymDense // G
@@ -33,6 +34,8 @@ func logistic(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 // geometry computes the geometry of a task. Most of its cost is an eigendecomposition in k
 // dimensions. It costs O(k^3). Scalars besides LogNu0, LogKappa, LogitDelta and LogitGamma are not
 // read.
+// With S and nu the scatter and its degrees of freedom, s = (kappa + tr S/tr W0)/(kappa + nu).
+// Then W = (nu0 s W0 + S)/(nu0 + nu), and G^-1 is W shrunk by delta.
 func (m *Moments) geometry(t *Scalars, s *Stats) (*geometry, error) {
 	k := len(m.M0)
 	g := &geometry{within: mat.NewSymDense(k, nil), metric: mat.NewSymDense(k, nil)}
@@ -56,6 +59,7 @@ func (m *Moments) geometry(t *Scalars, s *Stats) (*geometry, error) {
 	prior := mat.NewSymDense(k, nil)
 	for i := range k {
 		for j := i; j < k; j++ {
+			// The prior is a mix of the corpus's B and of G^-1, both of trace 1 under G.
 			prior.SetSym(i, j, (1-gamma)*m.B.At(i, j)/g.tB+gamma*inverse.At(i, j)/float64(k))
 		}
 	}
@@ -70,6 +74,7 @@ func (m *Moments) geometry(t *Scalars, s *Stats) (*geometry, error) {
 	}
 	g.lambda, g.turn, g.heads, g.inner = lambda, turn, new(mat.Dense), new(mat.Dense)
 	for j, v := range g.lambda {
+		// Rounding may leave an eigenvalue of a singular prior below 0.
 		g.lambda[j] = math.Max(v, 0)
 	}
 	if g.basis, g.inv, err = turned(l, turn); err != nil {
@@ -82,6 +87,7 @@ func (m *Moments) geometry(t *Scalars, s *Stats) (*geometry, error) {
 
 // white returns L of the covariance within classes W = LL', and the eigenvalues, ascending, and the
 // eigenvectors of L^-1 B L^-T for the covariance B of something.
+// W is only read. Triangular solves stand for L^-1, which is never formed.
 func white(within *mat.Cholesky, b *mat.SymDense, of string) (l *mat.TriDense, values []float64,
 	q *mat.Dense, err error) {
 	l = new(mat.TriDense)
@@ -104,6 +110,7 @@ func white(within *mat.Cholesky, b *mat.SymDense, of string) (l *mat.TriDense, v
 }
 
 // turned returns E = LQ and its inverse, Q'L^-1 = (L^-T Q)'.
+// Q is orthogonal, so that E^-1 costs one triangular solve.
 func turned(l *mat.TriDense, q *mat.Dense) (basis, inv *mat.Dense, err error) {
 	basis, inv = new(mat.Dense), new(mat.Dense)
 	basis.Mul(l, q)
@@ -130,6 +137,7 @@ func inner(a, b *mat.SymDense) float64 {
 }
 
 // Posterior is the Gaussian posterior of a task's class means, in the coordinates u.
+// A Posterior is only read, and may be shared.
 type Posterior struct {
 	g *geometry
 	// Centre is mt [k].
@@ -184,6 +192,8 @@ func (p *Predictor) Posterior(s *Stats) (*Posterior, error) {
 
 // posterior returns the posterior of class means in a geometry. Its equations are those of the
 // package's doc. It costs O(C k^2), as the metric in u is not diagonal.
+// Centre is (eta m0 + sum_c w_c f_c)/(eta + sum_c w_c), with w_c = n_c/(n_c + 2). mt in the text
+// is this centre.
 func (m *Moments) posterior(t *Scalars, g *geometry, s *Stats) *Posterior {
 	c, k := s.Mean.Dims()
 	classes, total := s.present()
@@ -220,6 +230,7 @@ func (m *Moments) posterior(t *Scalars, g *geometry, s *Stats) *Posterior {
 		size += v / math.Max(classes-1, 1)
 	}
 	k0 := math.Exp(t[LogK0])
+	// The floor of 2% keeps the prior from 0 where class means scatter no more than their noise.
 	q.B = math.Exp(t[LogB]) * (k0*g.tB + (classes-1)*math.Max(size, 0.02*g.tB)) / (k0 + classes - 1)
 
 	for y, n := range s.Mass {
@@ -248,6 +259,7 @@ func (m *Moments) posterior(t *Scalars, g *geometry, s *Stats) *Posterior {
 }
 
 // quadratic returns u'Au for every row of u. It costs O(n k^2).
+// A is symmetric. One product for all rows is faster than one for each.
 func (g *geometry) quadratic(u *mat.Dense) []float64 {
 	n, k := u.Dims()
 	au := mat.NewDense(n, k, nil)
@@ -273,6 +285,7 @@ func (g *geometry) turned(noise []float64) []float64 {
 
 // draw returns class means drawn from the posterior, one per row [samples C, k], given noise e that
 // is already turned: u_cj = Mean_cj + sqrt(Tau Variance_cj) e_cj.
+// Row s C + c is class c of sample s.
 func (q *Posterior) draw(noise []float64) *mat.Dense {
 	c, k := q.Mean.Dims()
 	u := mat.NewDense(len(noise)/k, k, nil)
@@ -291,6 +304,8 @@ func (q *Posterior) draw(noise []float64) *mat.Dense {
 // with mu - mt = E u the weights are rho G E u, and the bias is
 //
 //	offset_c - rho u'Au/2 - mt'rho G E u
+//
+// The rows' order is that of u. Weights are [samples C, k], with a bias for each row.
 func (q *Posterior) rows(u *mat.Dense) (*mat.Dense, []float64) {
 	c, k := q.Mean.Dims()
 	n, _ := u.Dims()

@@ -21,6 +21,8 @@ const least = 1e-6
 // from the uploads. It reads class means of softened features. The posterior goes along, as fits
 // and intervals read its Penalty, Doubt, Scale and Ends. With P the projection, or I, the map is V
 // = P E^-T. The origin is mt E^-T, and u = phi V - origin.
+// Numbers are computed in float64 and stored in float32. The errors are those of the posterior, a
+// singular metric, and a graph that cannot be made.
 func (p *Predictor) Round(s *Stats) (*onnx.Model, *Posterior, error) {
 	q, err := p.Posterior(s)
 	if err != nil {
@@ -43,6 +45,7 @@ func (p *Predictor) Round(s *Stats) (*onnx.Model, *Posterior, error) {
 	chol.LTo(&root)
 	log := make([]float64, k)
 	for j, v := range q.g.lambda {
+		// The floor keeps the logarithm finite where the estimated variance is 0.
 		log[j] = math.Log(math.Max(q.B*v, least))
 	}
 	values := map[string]*onnx.Tensor{
@@ -54,6 +57,8 @@ func (p *Predictor) Round(s *Stats) (*onnx.Model, *Posterior, error) {
 		models.ConjLogLambda: onnx.NewTensor(dense.As[float32](log), k),
 		models.ConjWidening:  onnx.Scalar(float32(p.widening(q.g, s))),
 	}
+	// All three sets of scalars have the round's values: one posterior serves samples, mean and
+	// intervals.
 	for _, set := range []string{models.ConjSample, models.ConjMean, models.ConjInterval} {
 		for name, v := range map[string]float64{
 			models.ConjLogRho: math.Log(q.Rho), models.ConjLogTau: p.Scalars[LogTau],

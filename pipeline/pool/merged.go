@@ -24,6 +24,7 @@ import (
 )
 
 // Rest is the sum of clients whose uploads were merged (package merge).
+// It stands in a round as one more client, whom nobody judges.
 type Rest struct {
 	// Summed is the number of clients, LeftOut of those left out as not honest, and N the images of
 	// the first.
@@ -42,6 +43,8 @@ var ErrTrust = errors.New(
 
 // ReadSigned reads an upload or a part. Where workers is not nil, a part must be signed by one of
 // them, in the file beside it with .sig.
+// An upload needs no worker's signature: its client's is another matter. The signature must cover
+// the bytes as they are.
 func ReadSigned(path string, workers *identity.Roster) ([]byte, error) {
 	data, err := regularfile.ReadFile(path, merge.MaxBytes)
 	if err != nil || workers == nil || !merge.IsPart(data) {
@@ -60,6 +63,8 @@ func ReadSigned(path string, workers *identity.Roster) ([]byte, error) {
 // cannot be used. An error of files together ([merge.TogetherError]) ends it. progress is told of
 // each; nil: nobody asks. It goes on after a bad file, so that all are told of at once.
 // Files are read twice, since memory has no room for all of them.
+// It costs two reads of each file and O(1) memory for each, beside the merger's own. The order of
+// the errors is that of the paths.
 func ReadMerged(paths []string, m *merge.Merger, workers *identity.Roster,
 	progress func(stage string, done, total int)) (bad []error, err error) {
 	if progress == nil {
@@ -69,6 +74,7 @@ func ReadMerged(paths []string, m *merge.Merger, workers *identity.Roster,
 	for i, path := range paths {
 		data, err := ReadSigned(path, workers)
 		r := received{path: path, digest: sha256.Sum256(data)}
+		// An upload that is to be left out is marked as seen, and is in no part.
 		if _, out := m.Without[r.digest]; out && err == nil && !merge.IsPart(data) {
 			m.Without[r.digest] = true
 		} else {
@@ -111,6 +117,7 @@ func errorsOf(in []received) (bad []error) {
 }
 
 // decode reads the fields of an upload or a part, and keeps nothing else of it.
+// matches holds only headers: its closure must not keep features in memory.
 func (r *received) decode(data []byte, want federate.Expect) error {
 	if !merge.IsPart(data) {
 		u, of, err := decodeUpload(r.path, data, want)
@@ -131,6 +138,7 @@ func (r *received) decode(data []byte, want federate.Expect) error {
 }
 
 // addTo adds the file to a merger. It must be the one that was read before.
+// The digest is compared since minutes may lie between the two reads.
 func (r *received) addTo(m *merge.Merger) error {
 	data, err := regularfile.ReadFile(r.path, merge.MaxBytes)
 	if err != nil {
@@ -153,6 +161,7 @@ func inFile(path string, err error) error {
 }
 
 // AnyPart reports whether one of some files is a part.
+// It reads the first bytes of each file, and takes one that cannot be read for no part.
 func AnyPart(paths []string) bool {
 	return slices.ContainsFunc(paths, func(path string) bool { return merge.IsPart(head(path)) })
 }
@@ -173,6 +182,7 @@ func Readable(paths []string) error {
 // Merged returns the uploads that a part keeps whole, in the order of their clients' names, and its
 // sums; nil where it has none. Sums that nobody judged are an error unless trust is set. An
 // upload's path begins with its digest, as a part has no files.
+// It costs an encoding of the part for its digest, where it has sums.
 func Merged(p *merge.Part, trust bool) ([]Upload, *Rest, error) {
 	var uploads []Upload
 	for _, k := range p.Kept {
@@ -180,6 +190,8 @@ func Merged(p *merge.Part, trust bool) ([]Upload, *Rest, error) {
 		uploads = append(uploads, Upload{k.Upload, digest[:12] + ".upload", digest})
 	}
 	sorting.By(uploads, func(a, b Upload) int { return strings.Compare(a.Client, b.Client) })
+	// Without kept uploads there is nothing to judge by, nor anything that shows how clients
+	// differ.
 	if len(uploads) == 0 {
 		return nil, nil, errors.New("pool: the part keeps no upload whole: it is one of a " +
 			"round's, merge it with the others (fmp merge)")
@@ -204,6 +216,7 @@ func Merged(p *merge.Part, trust bool) ([]Upload, *Rest, error) {
 // Join adds a part's sums to a round. Sums are checked as uploads are, since a part may be false:
 // means within reach of images, and a scatter that is a covariance. After an error the round is as
 // it was.
+// A nil rest, of a part without sums, changes nothing. The rest is shared with the round.
 func (r *Round) Join(rest *Rest) error {
 	if rest == nil {
 		return nil
@@ -212,6 +225,7 @@ func (r *Round) Join(rest *Rest) error {
 		return fmt.Errorf("pool: a classifier for client %q: shifts of clients are found from "+
 			"single uploads, and %d clients were summed", r.For, rest.Summed)
 	}
+	// The mean of means within a ball is within it, as a ball is convex.
 	if r.reach != nil {
 		if err := r.reach.CheckSum(rest.Means); err != nil {
 			return fmt.Errorf("pool: the sum of %d clients: %w: one of the parts is false; merge "+
@@ -239,9 +253,11 @@ func (r *Round) Join(rest *Rest) error {
 // client is less likely honest than not. Of n images, and a cap of the part's clients, it is
 // cap/max(n, cap). The predictor's sessions stay open for the judgement. Sums
 // of the part do not judge: only the uploads that it keeps do.
+// An error of the round or of the predictor comes before any client is judged.
 func Judge(ctx context.Context, eng engine.Engine, p *merge.Part, graph *onnx.Model,
 	client models.Manifest, o Options) (
 	func(*federate.Upload) (float64, error), error) {
+	// The options of the round that do not bear on honesty are set aside.
 	o.Trust, o.For, o.Sets, o.alike = false, "", Sets{Level: -1}, true
 	uploads, _, err := Merged(p, true)
 	if err != nil {

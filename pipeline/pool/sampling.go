@@ -28,6 +28,7 @@ const (
 
 // SampleRange is a piece of a round's sampling that one machine does on its own. A worker gets it
 // over the wire, so that [Sampling.Do] checks every field.
+// Samples and chains are counted from 0, and To is the first that is not in it.
 type SampleRange struct {
 	// Chains asks for the proposals of the honesty chains From to To-1; otherwise the part is
 	// samples From to To-1.
@@ -40,6 +41,7 @@ type SampleRange struct {
 
 // Piece is the result of a part: one of the two fields. It comes from a worker, and
 // [Sampling.Posterior] checks its sizes.
+// Proposed has honesty.Proposals states a chain, [clients] each. Heads has one head a sample.
 type Piece struct {
 	Proposed [][]bool
 	Heads    posterior.Ensemble
@@ -47,6 +49,7 @@ type Piece struct {
 
 // Sampling is a round that is ready to be sampled, as a whole or in parts. It holds the predictor's
 // sessions until [Sampling.Close].
+// Exactly one of means, points and clients is set. Parts may be done one after another.
 type Sampling struct {
 	round  *Round
 	means  *posterior.FMP // of class means; nil for compressed points
@@ -63,6 +66,7 @@ type Sampling struct {
 // Sampling loads the predictor on an engine. Of many points those near each other are merged first,
 // where neither honesty nor the open form reads single uploads. After an error nothing is open;
 // else the caller closes the sampling.
+// It loads the predictor once for all parts. The points of uploads are shared, and not changed.
 func (r *Round) Sampling(eng engine.Engine) (*Sampling, error) {
 	if r.Moments() {
 		return r.openMoments()
@@ -73,6 +77,7 @@ func (r *Round) Sampling(eng engine.Engine) (*Sampling, error) {
 		sets = append(sets, u.Points)
 		points += u.Points.N
 	}
+	// An embedding's points are no sums: merged class means cannot take their place.
 	if !r.closedForm() && r.Rest != nil {
 		return nil, errors.New("pool: the uploads were merged as class means, and the predictor " +
 			"reads an embedding's points: give a conjugate predictor (fmp train conjugate)")
@@ -102,6 +107,7 @@ func (r *Round) Sampling(eng engine.Engine) (*Sampling, error) {
 
 // openMoments prepares the posterior of moments. It loads no predictor: moments need none. Points
 // that are held back for sets leave the clients' moments here, before the posterior reads them.
+// A name in For that no upload is from is found here, before any work.
 func (r *Round) openMoments() (*Sampling, error) {
 	s := &Sampling{round: r, close: func() {}}
 	if _, err := r.client(); err != nil {
@@ -116,6 +122,7 @@ func (r *Round) openMoments() (*Sampling, error) {
 
 // moments computes the posterior of a round of moments, in one piece. Kappa of the client
 // graph, where it has one, is known.
+// Options of the round are read, and the round stays as it is.
 func (s *Sampling) moments(ctx context.Context) (*posterior.Result, error) {
 	r := s.round
 	basis, err := models.BasisOf(r.Graph, r.Client)
@@ -154,6 +161,8 @@ const stream = "pool"
 
 // openMeans prepares the posterior of class means. Closed and open form may both be there: the
 // posterior chooses between them by the scope.
+// Yields tells that the anchor came with the program, and gives way where it contradicts too many
+// clients.
 func (s *Sampling) openMeans(eng engine.Engine, sets []*point.Set) (err error) {
 	r := s.round
 	in := posterior.Input{Scope: r.Scope, Samples: r.Samples, Honesty: s.judges, Alike: r.alike,
@@ -190,6 +199,7 @@ func (s *Sampling) openMeans(eng engine.Engine, sets []*point.Set) (err error) {
 
 // openPoints prepares the posterior of compressed points. Each set is checked before the predictor
 // runs, so that an error names its upload.
+// Threads of 0 are all of this machine's processors.
 func (s *Sampling) openPoints(eng engine.Engine, sets []*point.Set) error {
 	r := s.round
 	for m, set := range sets {
@@ -210,6 +220,7 @@ func (s *Sampling) openPoints(eng engine.Engine, sets []*point.Set) error {
 // sample computes a part of the posterior. Heads that were computed in parts are taken as they are,
 // and the result is assembled around them. Parts share the memo of the whole: the
 // claims, the form and its coordinates are found once.
+// The range may name samples, states, or heads that are made already.
 func (s *Sampling) sample(ctx context.Context, p posterior.SampleRange) (*posterior.Result, error) {
 	var r *posterior.Result
 	var err error
@@ -226,6 +237,7 @@ func (s *Sampling) sample(ctx context.Context, p posterior.SampleRange) (*poster
 }
 
 // Close returns the predictor to the engine.
+// The sampling must not be used afterwards.
 func (s *Sampling) Close() { s.close() }
 
 // Do does one part. Its errors name ranges out of bounds, states that are none of the round's
@@ -268,6 +280,7 @@ func (s *Sampling) Do(ctx context.Context, p SampleRange) (*Piece, error) {
 // Posterior samples the posterior in parts, which do executes in any order and on any machine; if
 // do is nil, they are executed here. The samples do not depend on who executes them. First come the
 // proposals of who is honest, then their weights here, and then the samples given these.
+// do must return one piece a part, in the order of the parts.
 func (s *Sampling) Posterior(ctx context.Context,
 	do func(ctx context.Context, parts []SampleRange) ([]*Piece,
 		error)) (*posterior.Result, error) {
@@ -337,6 +350,7 @@ func (s *Sampling) Posterior(ctx context.Context,
 // samples computes the heads of a posterior in parts; none of a round of named classes, whose
 // posterior is computed in one piece. Heads of all parts are put together in the order of the
 // parts.
+// whole.Heads has round.Samples heads then. Fewer or more are an error, as workers may err.
 func (s *Sampling) samples(ctx context.Context, whole *posterior.SampleRange,
 	do func(ctx context.Context, parts []SampleRange) ([]*Piece, error)) error {
 	if s.means != nil {
@@ -361,6 +375,7 @@ func (s *Sampling) samples(ctx context.Context, whole *posterior.SampleRange,
 // split returns copies of like that cover 0 to n-1, of at most each items:
 // ceil(n/each) of them. Parts are the same for any number of workers, since fits of a part start
 // from each other.
+// each must be above 0. The last part may be shorter.
 func split(n, each int, like SampleRange) []SampleRange {
 	var out []SampleRange
 	for from := 0; from < n; from += each {

@@ -16,6 +16,8 @@ import (
 // Without returns the uploads of all clients but those of some names, and theirs, each once. A name
 // that no upload is from is an error, as is a round of nobody else. The order of uploads stays.
 // Files of one upload that were given twice are one. Of a client that leaves all uploads go.
+// It is for rounds that hold all uploads as files; a state has Update. The slices given stay as
+// they were, and the uploads are shared.
 func Without(uploads []Upload, names []string) (left, gone []Upload, err error) {
 	for _, name := range names {
 		if !slices.ContainsFunc(uploads, func(u Upload) bool { return u.Client == name }) {
@@ -45,6 +47,9 @@ func (u Upload) is(v Upload) bool { return u.Client == v.Client && u.Digest == v
 // it and the uploads that were taken out. An upload that is in already stays; of each client that
 // is taken out the upload must be given. After an error the state is of no use. It changes the
 // state that it is given. Adding and taking out are exact, so that their order leaves no trace.
+// Each upload is bound to its client by its digest: one of another digest is an error of the
+// state, so that nobody counts twice. Sums are taken out by the very upload that was added, as a
+// state keeps no uploads.
 func Update(s *stats.State, uploads []Upload, without []string) (*stats.State, []Upload, error) {
 	var gone []Upload
 	for _, u := range uploads {
@@ -56,6 +61,7 @@ func Update(s *stats.State, uploads []Upload, without []string) (*stats.State, [
 			return nil, nil, fmt.Errorf("pool: client %q is to be taken out of the state, and "+
 				"there is none yet", u.Client)
 		}
+		// A copy of a file was subtracted with its first.
 		if out && slices.ContainsFunc(gone, u.is) {
 			continue
 		}
@@ -92,6 +98,7 @@ func Update(s *stats.State, uploads []Upload, without []string) (*stats.State, [
 // as one client, so that all are taken for honest and none has a camera of its own. Options that
 // want single uploads are an error. Folds are left out in turn where clients are else, so that the
 // temperature is of clients left out.
+// Empty folds are left out. Means are computed from the sums, and the state is only read.
 func NewState(s *stats.State, graph *onnx.Model, client models.Manifest,
 	o Options) (*Round, error) {
 	if o.For != "" {
@@ -124,6 +131,7 @@ func NewState(s *stats.State, graph *onnx.Model, client models.Manifest,
 		return nil, fmt.Errorf("%w: take out the client whose upload is at fault (--without), or "+
 			"make the state anew of uploads", err)
 	}
+	// The origin names clients and their uploads, and no folds.
 	if err == nil {
 		r.members = s.Clients()
 	}

@@ -24,6 +24,7 @@ const maxSeal = 4 << 10
 // chain makes edits of a ledger visible: each line carries HMAC-SHA256, under a key beside the
 // ledger, of all bytes before it and of the line itself. Lines from before there was a key have
 // none, and must come first; the first line of the chain covers them.
+// It finds a change of the ledger alone. Anyone who can write both files can make both anew.
 type chain struct {
 	Key []byte `json:"key"`
 	// Lines is the number of lines of the chain that the ledger had when it was last read, and Last
@@ -37,6 +38,7 @@ type chain struct {
 
 // openChain reads the seal of a ledger, new where neither it nor a chain is there, and holds the
 // ledger's lines against it. A new seal is written where there are lines, which it covers.
+// The caller holds the ledger's lock.
 func openChain(path string, lines []byte) (*chain, error) {
 	c := &chain{}
 	data, err := regularfile.ReadFile(path, maxSeal)
@@ -56,6 +58,7 @@ func openChain(path string, lines []byte) (*chain, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The ledger may be ahead of its seal, where a program was stopped between the two.
 	if c.unsaved && len(lines) > 0 || n > c.Lines {
 		c.Lines, c.Last = n, last
 		err = c.save(path)
@@ -64,6 +67,7 @@ func openChain(path string, lines []byte) (*chain, error) {
 }
 
 // save writes the seal. It replaces the file as a whole, readable by its owner alone.
+// A seal that could not be saved is an error of its caller.
 func (c *chain) save(path string) error {
 	data, err := json.Marshal(c)
 	if err == nil {
@@ -76,6 +80,7 @@ func (c *chain) save(path string) error {
 // follow returns the number of lines of the chain in a ledger, and the digest of the last. A line
 // that does not follow is an error, as are fewer lines than the seal counts. It hashes every byte
 // of the ledger once. Lines without a digest at the beginning are of before there was a key.
+// Comparisons of digests take constant time (hmac.Equal).
 func (c *chain) follow(path string, lines []byte) (n int, last string, err error) {
 	sum := sha256.New()
 	for i, line := range bytes.SplitAfter(lines, []byte("\n")) {
@@ -111,6 +116,7 @@ func (c *chain) follow(path string, lines []byte) (n int, last string, err error
 }
 
 // of returns the digest of a line behind others, which follows as the next.
+// It costs a hash of the whole ledger. count follows once the line is on the disk.
 func (c *chain) of(lines []byte, s Spending) string {
 	sum := sha256.Sum256(lines)
 	c.next = c.digest(sum[:], s)
@@ -125,6 +131,7 @@ func (c *chain) count(path string) error {
 
 // digest returns the keyed digest of a line, by the sha256 of all bytes before it. The line is
 // hashed as JSON without its own digest. Thereby each digest binds all that stands before it.
+// With H the SHA-256 of all before, it is HMAC-SHA256(key, H || JSON) (RFC 2104), in hexadecimal.
 func (c *chain) digest(before []byte, s Spending) string {
 	s.Chain = ""
 	line, err := json.Marshal(s)

@@ -15,6 +15,9 @@ import (
 // read alike. As w = phi V - m0, the map V becomes V - A V, and m0
 //
 //	m0 - V'c + (V - A V)'b
+//
+// c stays as it is, and a, centre and b are only read. The map costs O(dx² k). In the graph it
+// costs nothing, as a shift and a projection of features fold into map and origin.
 func (c *Conjugate) Shifted(e engine.Engine, a *mat.Dense, centre,
 	b []float64) (*Conjugate, error) {
 	dx, k := c.config.Dx, c.config.K
@@ -30,6 +33,7 @@ func (c *Conjugate) Shifted(e engine.Engine, a *mat.Dense, centre,
 		w.MulVec(v.T(), mat.NewVecDense(dx, by))
 		floats.AddScaled(origin, sign, w.RawVector().Data)
 	}
+	// V'c is of the map before A, and (V - AV)'b of the one behind it: the order matters.
 	add(-1, centre)
 	if a != nil {
 		var av mat.Dense

@@ -13,6 +13,8 @@ import (
 // Claims returns clients' uploads as package honesty weighs them, and the variances of class means
 // between the corpus's classes. lambda has as many numbers as the claims have coordinates, the
 // leading ones of a wide round.
+// Clients are those of the slice, in its order. Uploads of phi and of w give the same claims but
+// for rounding.
 func (c *Conjugate) Claims(clients []*point.Set) (u honesty.Uploads, lambda []float64, err error) {
 	if u, err = c.claims(clients, honesty.IsWide(c.config.C, c.config.K)); err != nil {
 		return u, nil, err
@@ -25,6 +27,8 @@ func (c *Conjugate) Claims(clients []*point.Set) (u honesty.Uploads, lambda []fl
 // class y, n_i its mass and w_i its coordinates
 //
 //	mass_y = sum_i p_iy n_i,   mean_y = sum_i p_iy n_i w_i/mass_y
+//
+// An upload of another size is an error that names its place.
 func (c *Conjugate) claims(clients []*point.Set, wide bool) (honesty.Uploads, error) {
 	k := c.config.K
 	if wide {
@@ -63,6 +67,7 @@ func (c *Conjugate) claims(clients []*point.Set, wide bool) (honesty.Uploads, er
 }
 
 // lambda returns the variances of class means between the corpus's classes.
+// They are in units of the variance within classes, before any round's factor b.
 func (c *Conjugate) lambda() []float64 {
 	out := make([]float64, c.config.K)
 	for j, v := range c.values[models.ConjLogLambda].F32() {

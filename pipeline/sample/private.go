@@ -17,6 +17,7 @@ import (
 //
 // Class means are unknown: the caller gives mean and variance of each in each sample, from the
 // noisy totals (privacy.Totals), and the graph draws the means by a latent.
+// Heads do not see features or sums: noise is all in mean and variance.
 type Private struct {
 	// Threads is the number of chunks of feature rows processed at once; 0 means 1.
 	Threads int
@@ -29,6 +30,7 @@ type Private struct {
 }
 
 // NewPrivate prepares a private predictor for running.
+// All three parts are loaded at once, and none stays open after an error.
 func NewPrivate(e engine.Engine, m *onnx.Model) (_ *Private, err error) {
 	p := &Private{parts: map[string]engine.Session{}}
 	var values map[string]*onnx.Tensor
@@ -77,6 +79,7 @@ func (p *Private) K() int { return p.config.K }
 func (p *Private) Clip() float64 { return p.clip }
 
 // Prior returns the variance of class means in each coordinate.
+// The slice is the predictor's own, and the caller only reads it.
 func (p *Private) Prior() []float64 { return p.prior }
 
 // Map returns the coordinates w R of feature rows, the inputs of the heads.
@@ -89,6 +92,7 @@ func (p *Private) Rows(ctx context.Context, features []float32) ([]float32, erro
 	return p.rows(ctx, models.PrivateRows, features)
 }
 
+// Features are [n, dx] and the result is [n, k], in the order of the rows.
 func (p *Private) rows(ctx context.Context, part string, features []float32) ([]float32, error) {
 	return mapped(ctx, features, p.config.Dx, p.config.K, p.Threads,
 		func(in map[string]*onnx.Tensor) (*onnx.Tensor, error) {
@@ -102,6 +106,7 @@ func (p *Private) rows(ctx context.Context, part string, features []float32) ([]
 
 // Heads returns posterior samples, on the coordinates of [Private.Map], given the mean and variance
 // of each class mean in each sample and latent from N(0, 1): samples x classes x k numbers each.
+// The sizes are checked before anything is computed. Heads are [k + 1, classes], in float64.
 func (p *Private) Heads(ctx context.Context, mean, variance []float64, latent []float32, samples,
 	classes int) ([]erm.Theta, error) {
 	if err := ctx.Err(); err != nil {

@@ -23,6 +23,8 @@ type Reach struct {
 
 // NewReach reads the softening of a graph of class means: of dx softened features or, where k is
 // above 0, of k coordinates of them.
+// It costs O(dx k²) once. Of dependent coordinates the Gram matrix is singular, and they are
+// refused: a norm could not be told.
 func NewReach(m *onnx.Model, dx, k int) (*Reach, error) {
 	values, err := models.SofteningOf(m, dx, k)
 	if err != nil {
@@ -56,6 +58,8 @@ func NewReach(m *onnx.Model, dx, k int) (*Reach, error) {
 // Compute returns |phi|/r for each point of an upload: below 1 for means of images. For means of
 // coordinates w it is the least norm of any phi with phi V = w + m0: |phi|^2 = (w + m0)' (V'V)^-1
 // (w + m0).
+// It costs O(n dx), or O(n k²) for coordinates. A Reach is only read and each call has scratch of
+// its own, so that calls may overlap.
 func (r *Reach) Compute(u *point.Set) ([]float64, error) {
 	if u.Dx != r.dx && u.Dx != r.k {
 		return nil, fmt.Errorf("uploaded means of %d numbers; the graph gives %d or %d",
@@ -94,6 +98,7 @@ func (r *Reach) Check(u *point.Set) error { return r.within(u, 1+rounding) }
 // and beyond it by their own rounding at most.
 func (r *Reach) CheckSum(u *point.Set) error { return r.within(u, 1+2*rounding) }
 
+// A reach that is NaN fails the comparison, as it is written, and is refused.
 func (r *Reach) within(u *point.Set, most float64) error {
 	all, err := r.Compute(u)
 	if err != nil {

@@ -21,11 +21,13 @@ import (
 
 // chunk is how many draws one session call computes: fixed, so that a draw does not depend on their
 // number.
+// A last call may have fewer draws.
 const chunk = 5
 
 // Every point of a draw attends to all others of the draw. Draws of more than partPoints points are
 // computed in parts of at most as many, and about maxLogits logits (64 MB): memory is bounded. Time
 // stays quadratic.
+// 2^24 logits of float32 take 64 MiB.
 const (
 	partPoints = 1024
 	maxLogits  = 1 << 24
@@ -35,6 +37,7 @@ const (
 //
 // The outputs of the ONNX Runtime differ in the last bits between numbers of threads per operator.
 // For reproducible figures, create the engine with one thread (engine.Options).
+// A caller closes it once, after the last draw.
 type Predictor struct {
 	session  engine.Session
 	manifest models.Manifest
@@ -48,6 +51,7 @@ type parts struct{ induce, attend engine.Session }
 
 // New prepares a predictor model for running. The model must carry the manifest of a predictor. Its
 // two parts are loaded when a draw first has more than partPoints points.
+// The engine must stay open as long as the predictor. Draws of few points load neither part.
 func New(e engine.Engine, m *onnx.Model) (*Predictor, error) {
 	f, err := models.ReadManifest(m)
 	if err != nil {
@@ -64,6 +68,7 @@ func New(e engine.Engine, m *onnx.Model) (*Predictor, error) {
 		return nil, fmt.Errorf("predictor: %w", err)
 	}
 	p := &Predictor{session: s, manifest: f}
+	// An error of loading is remembered, and given to each draw that needs the parts.
 	p.parts = sync.OnceValues(func() (*parts, error) {
 		induce, attend := models.SplitPredictor(m, f)
 		if induce == nil {
@@ -92,10 +97,13 @@ func (p *Predictor) Close() error {
 }
 
 // maxNoise is the maximum size of base noise in numbers.
+// 2^31 - 1 numbers of float32 take 8 GiB.
 const maxNoise = math.MaxInt32
 
 // Noise returns samples x fresh x d base noise from a stream. The same stream gives the same E to
 // every method, so that MP and FMP differ only by their contexts.
+// It costs O(samples fresh d). Numbers are standard normal, and all points of a sample share their
+// first Latent ones.
 func (p *Predictor) Noise(r *rand.Rand, samples, fresh int) ([]float32, error) {
 	if samples < 1 || fresh < 1 || samples > maxNoise/p.manifest.D/fresh {
 		return nil, fmt.Errorf("base noise of %d samples x %d points x %d; allowed are 1 to %d "+
@@ -108,6 +116,7 @@ func (p *Predictor) Noise(r *rand.Rand, samples, fresh int) ([]float32, error) {
 // Draw returns samples sets of fresh points of weight 1, each from its own part of noise (samples x
 // fresh x d, row-major), given seen, whose weights count as masses. The same noise gives the same
 // points. seen is not changed. An error names the sample with a number that is not finite.
+// Sets come in the order of their noise.
 func (p *Predictor) Draw(ctx context.Context, seen *point.Set, noise []float32,
 	samples int) ([]*point.Set, error) {
 	f := p.manifest
@@ -142,6 +151,7 @@ func (p *Predictor) Draw(ctx context.Context, seen *point.Set, noise []float32,
 		return z, nil
 	}
 	each := chunk
+	// One draw at a time, since a part holds keys and values of one.
 	if fresh > partPoints {
 		each = 1
 		by, err := p.parts()
@@ -181,6 +191,7 @@ func (p *Predictor) Draw(ctx context.Context, seen *point.Set, noise []float32,
 // draw returns one draw (fresh x dz) from noise (fresh x d), computed some rows at a time. Keys and
 // values of all rows come first, since each point attends to all of them. It takes fresh (2 d + dz)
 // numbers, and logits of some rows by all points.
+// Two passes run over the rows: one for keys and values, one that attends to them.
 func (p *parts) draw(ctx context.Context, points, weights *onnx.Tensor, noise []float32, fresh,
 	dz int) ([]float32, error) {
 	d := len(noise) / fresh

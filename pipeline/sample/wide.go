@@ -19,6 +19,7 @@ const wideSamples = 8
 
 // Wide reports whether a number of samples makes a wide classifier (models.NewWideClassifier): its
 // latents are to be in steps (models.Steps).
+// It depends on samples times the numbers of a head.
 func (c *Conjugate) Wide(samples int) bool { return c.config.Wide(samples) }
 
 // Wide is false: heads that are fitted to the uploads are no function of their latents alone.
@@ -26,6 +27,7 @@ func (f *Refit) Wide(int) bool { return false }
 
 // WideParts returns the parts of a wide classifier, for latents in steps. Features and Samples are
 // left to the caller.
+// level is that of credible intervals, between 0 and 1. Latents are shared with the parts.
 func (c *Conjugate) WideParts(ctx context.Context, d Drawn,
 	level float64) (*models.WideParts, error) {
 	samples, classes := len(d.Uniform), c.config.C
@@ -51,6 +53,7 @@ func (c *Conjugate) WideParts(ctx context.Context, d Drawn,
 
 // wideHeads is Heads of a wide round, wideSamples samples at a time, which bounds the memory. Each
 // block has its own part of the latent, so that blocks do not move the samples.
+// Heads are in the order of the samples, [k + 1, C] each.
 func (c *Conjugate) wideHeads(ctx context.Context, seen *point.Set, latent []float32,
 	samples int) (all []erm.Theta, err error) {
 	if err := c.holds(latent, samples); err != nil {
@@ -70,6 +73,7 @@ func (c *Conjugate) wideHeads(ctx context.Context, seen *point.Set, latent []flo
 
 // wide computes an output of models.WidePart for wideSamples samples at a time, given masses and
 // means of classes. The graph is loaded for the call and released at its end.
+// do gets the samples of one block, in order. An error of do ends the walk.
 func (c *Conjugate) wide(ctx context.Context, output string, masses, means *onnx.Tensor,
 	latent []float32, do func(from, to int, out *onnx.Tensor) error) error {
 	graph, err := models.WidePart(c.model, output)
@@ -106,6 +110,7 @@ func (c *Conjugate) wide(ctx context.Context, output string, masses, means *onnx
 //
 // It never writes out labels, of which there are classes by classes. The mean of a class that
 // nobody holds is zero: its sum is zero, over [minMass].
+// It takes C k numbers for the means.
 func (c *Conjugate) pooled(seen *point.Set) (masses, means *onnx.Tensor, err error) {
 	if err := c.fits(seen); err != nil {
 		return nil, nil, err
@@ -142,6 +147,7 @@ const minMass = 1e-9
 
 // leading returns the first k coordinates w of class means, of phi or of w. Of phi it is phi V - m0
 // of the first k columns, by one product of [N, dx] and [dx, k].
+// The result is [N, k] in row-major order. Of w it is a copy of the first k numbers of each row.
 func (c *Conjugate) leading(set *point.Set, k int) []float64 {
 	out := make([]float64, 0, set.N*k)
 	if set.Dx != c.config.Dx {

@@ -59,7 +59,8 @@ const (
 	jpegBaseline = "1.2.840.10008.1.2.4.50" // JPEG Baseline (Process 1)
 )
 
-// refused names transfer syntaxes that are not read, by the beginnings of their identifiers.
+// refused names transfer syntaxes that are not read, by the beginnings of their identifiers. The
+// first that fits is named: a longer beginning must stand before a shorter one.
 var refused = []struct{ uid, name string }{
 	{"1.2.840.10008.1.2.4.90", "JPEG 2000"}, {"1.2.840.10008.1.2.4.91", "JPEG 2000"},
 	{"1.2.840.10008.1.2.4.92", "JPEG 2000"},
@@ -141,7 +142,8 @@ func DecodeConfig(r io.Reader) (image.Config, error) {
 }
 
 // Decode returns a file's image: *image.Gray16 or, of colour, *image.RGBA or the type of a JPEG.
-// The bound on its pixels is the caller's, who knows their number from [DecodeConfig].
+// The bound on its pixels is the caller's, who knows their number from [DecodeConfig]. r is read
+// once, from front to back, and no further than the pixels.
 func Decode(r io.Reader) (image.Image, error) {
 	p := &parser{r: r}
 	h, err := p.header()
@@ -156,7 +158,7 @@ func Decode(r io.Reader) (image.Image, error) {
 }
 
 // decode reads the pixels, behind which p stands. Their number of bytes must be that of the
-// header's sizes, made even.
+// header's sizes, made even. The last byte of an odd number is padding, and is not read.
 func (h *header) decode(p *parser) (image.Image, error) {
 	if h.syntax == jpegBaseline {
 		return h.compressed(p)
@@ -181,7 +183,8 @@ func (h *header) decode(p *parser) (image.Image, error) {
 	}), nil
 }
 
-// readAll reads n bytes, with memory for those alone that are there.
+// readAll reads n bytes, with memory for those alone that are there. A header may promise gigabytes
+// that a small file does not have.
 func readAll(r io.Reader, n int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, n))
 	if err == nil && int64(len(data)) < n {
@@ -190,7 +193,8 @@ func readAll(r io.Reader, n int64) ([]byte, error) {
 	return data, err
 }
 
-// value returns the value of the stored bits of a cell.
+// value returns the value of the stored bits of a cell. Signed values are two's complement of the
+// stored bits.
 func (h *header) value(cell int) int {
 	v := cell >> (h.high + 1 - h.stored) & (1<<h.stored - 1)
 	if h.signed == 1 && v >= 1<<(h.stored-1) {
@@ -220,7 +224,8 @@ func (h *header) pads(cell int) bool {
 }
 
 // grey returns the image of grey cells. cell returns that of pixel i, and is called twice for each
-// where there is no window. The equations are those of the package's comment.
+// where there is no window. The equations are those of the package's comment. cell gives a word of
+// allocated bits, without a sign. It costs one or two passes over the pixels.
 func (h *header) grey(cell func(i int) int) *image.Gray16 {
 	n := h.rows * h.columns
 	least, most := math.Inf(1), math.Inf(-1)
@@ -266,7 +271,7 @@ func (h *header) grey(cell func(i int) int) *image.Gray16 {
 }
 
 // colours returns the image of three samples of 8 bits. They lie pixel by pixel, or plane by plane
-// where the planar configuration is 1.
+// where the planar configuration is 1. The type has 8 bits a channel, opaque.
 func (h *header) colours(data []byte) *image.RGBA {
 	im := image.NewRGBA(image.Rect(0, 0, h.columns, h.rows))
 	n := h.rows * h.columns
@@ -331,7 +336,7 @@ func (h *header) compressed(p *parser) (image.Image, error) {
 	return h.grey(func(i int) int { return int(g.Pix[i/h.columns*g.Stride+i%h.columns]) }), nil
 }
 
-// check returns an error for images that are not read.
+// check returns an error for images that are not read. It is run before memory is taken for pixels.
 func (h *header) check() error {
 	grey := h.meaning == "MONOCHROME1" || h.meaning == "MONOCHROME2"
 	colour := h.meaning == "RGB" || h.meaning == "YBR_FULL"
@@ -362,7 +367,7 @@ func (h *header) check() error {
 }
 
 // checkWindow returns an error for a window that no function has, and for grey values that no
-// window gives.
+// window gives. LINEAR is a step at a width of 1, and has no meaning below (PS3.3 C.11.2.1.2).
 func (h *header) checkWindow() error {
 	switch {
 	case h.samples == 1 && h.table && h.width == 0:

@@ -16,7 +16,7 @@ const secondaryCapture = "1.2.840.10008.5.1.4.1.1.7"
 
 // Encode writes an image as a DICOM file of nobody: explicit VR, little endian, uncompressed, 16
 // bits of grey with the window of their whole range. Identifiers follow from the pixels, so that
-// the same image has the same bytes.
+// the same image has the same bytes. The whole file is made in memory, its pixels twice.
 func Encode(w io.Writer, im *image.Gray16) error {
 	width, height := im.Rect.Dx(), im.Rect.Dy()
 	if width < 1 || height < 1 || width > math.MaxUint16 || height > math.MaxUint16 {
@@ -29,6 +29,7 @@ func Encode(w io.Writer, im *image.Gray16) error {
 			pixels = binary.LittleEndian.AppendUint16(pixels, im.Gray16At(x, y).Y)
 		}
 	}
+	// A UID of 2.25 may have 39 digits, which stays below the 64 characters of a UID.
 	uid := func(of string) string { // 2.25 and the number of 128 bits (PS3.5 B.2)
 		sum := sha256.Sum256(append([]byte(of), pixels...))
 		return "2.25." + new(big.Int).SetBytes(sum[:16]).String()
@@ -80,6 +81,7 @@ type writer struct{ bytes.Buffer }
 
 // bytes writes an element (PS3.5 7.1.2): the tag as two numbers, the two letters of the kind, the
 // length and the value. Lengths have two bytes, and of the long kinds four behind two of zero.
+// Lengths of more than 65,535 bytes occur in the pixels alone.
 func (w *writer) bytes(tag uint32, kind string, value []byte) {
 	head := binary.LittleEndian.AppendUint16(nil, uint16(tag>>16))
 	head = append(binary.LittleEndian.AppendUint16(head, uint16(tag)), kind...)

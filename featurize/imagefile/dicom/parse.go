@@ -27,7 +27,8 @@ type start struct {
 // long are the value representations with a length of four bytes.
 var long = []string{"OB", "OD", "OF", "OL", "OV", "OW", "SQ", "SV", "UC", "UN", "UR", "UT", "UV"}
 
-// read returns the next n bytes; a file that ends before is io.ErrUnexpectedEOF.
+// read returns the next n bytes; a file that ends before is io.ErrUnexpectedEOF. n is bounded by
+// its callers, as memory is taken before it is read.
 func (p *parser) read(n int) ([]byte, error) {
 	b := make([]byte, n)
 	p.at += int64(n)
@@ -38,7 +39,8 @@ func (p *parser) read(n int) ([]byte, error) {
 	return b, err
 }
 
-// skip passes over n bytes unread, where the file can be moved in.
+// skip passes over n bytes unread, where the file can be moved in. Seeking beyond the end is no
+// error here: the next read finds it.
 func (p *parser) skip(n int64) error {
 	p.at += n
 	if s, ok := p.r.(io.Seeker); ok {
@@ -51,7 +53,7 @@ func (p *parser) skip(n int64) error {
 
 // element reads the beginning of an element. It is a tag of two numbers and, of implicit VR, a
 // length of four bytes. Of explicit VR two letters follow the tag, and a length of two bytes, or of
-// four behind two that are reserved.
+// four behind two that are reserved. An undefined length is left to the caller.
 func (p *parser) element() (e start, err error) {
 	if p.elements++; p.elements > maxElements {
 		return e, fmt.Errorf("more than %d elements before its pixels", maxElements)
@@ -78,7 +80,8 @@ func (p *parser) element() (e start, err error) {
 	return e, nil
 }
 
-// item reads the beginning of a fragment, or the end of all.
+// item reads the beginning of a fragment, or the end of all. A fragment of undefined length is an
+// error, since fragments have no delimiter (PS3.5 A.4).
 func (p *parser) item() (tag, length uint32, err error) {
 	e, err := p.element()
 	if err == nil && e.tag != tagItem && e.tag != tagEnd || e.length == undefined {
@@ -88,7 +91,8 @@ func (p *parser) item() (tag, length uint32, err error) {
 }
 
 // header reads the data set up to its pixels. Outside of sequences elements must be in the
-// order of their tags, each once (PS3.5 7.1).
+// order of their tags, each once (PS3.5 7.1). Values outside of the groups that are read are passed
+// over.
 func (p *parser) header() (*header, error) {
 	if err := p.skip(preamble + 4); err != nil {
 		return nil, err
@@ -116,6 +120,7 @@ func (p *parser) header() (*header, error) {
 				return nil, syntaxError(h.syntax)
 			}
 		}
+		// Order and uniqueness keep a second value from replacing one that was checked.
 		if tag <= last {
 			return nil, fmt.Errorf("element %08x after %08x", tag, last)
 		}
@@ -134,7 +139,7 @@ func (p *parser) header() (*header, error) {
 }
 
 // take reads an element that is no pixels: its value is kept, or passed over. depth counts the
-// sequences that it lies in.
+// sequences that it lies in. A private element is passed over like any other.
 func (p *parser) take(h *header, e start, depth int) error {
 	explicit, before := p.explicit, p.elements
 	// filled says that there is a value, or an item in the sequence.
@@ -164,7 +169,8 @@ func (p *parser) take(h *header, e start, depth int) error {
 }
 
 // frame reads the values of a sequence of functional groups, or of an item of one: the rescaling
-// and the window of an enhanced image's only frame (PS3.3 C.7.6.16.2.9 and C.7.6.16.2.10).
+// and the window of an enhanced image's only frame (PS3.3 C.7.6.16.2.9 and C.7.6.16.2.10). A stated
+// length bounds the items. Items in items count as depth, so that recursion is bounded.
 func (p *parser) frame(h *header, length uint32, depth int) error {
 	return p.within(length, depth, func(e start) error {
 		if e.tag == tagItem {
@@ -174,7 +180,8 @@ func (p *parser) frame(h *header, length uint32, depth int) error {
 	})
 }
 
-// sequence passes over the items of a sequence of undefined length.
+// sequence passes over the items of a sequence of undefined length. A patient's data in them are
+// not looked at.
 func (p *parser) sequence(depth int) error {
 	return p.within(undefined, depth, func(e start) error {
 		if e.length == undefined { // an item, or a sequence in one: both end with a delimiter
@@ -185,7 +192,7 @@ func (p *parser) sequence(depth int) error {
 }
 
 // within passes the elements of a sequence, or of an item of one, to do, up to its length or its
-// delimiter.
+// delimiter. Elements that overrun a stated length are an error.
 func (p *parser) within(length uint32, depth int, do func(e start) error) error {
 	if depth == maxDepth {
 		return fmt.Errorf("more than %d sequences in each other", maxDepth)
@@ -208,7 +215,8 @@ func (p *parser) within(length uint32, depth int, do func(e start) error) error 
 }
 
 // asImplicit returns the length of an element of implicit VR whose beginning was read as an
-// explicit one. The two letters are the lower half of the length.
+// explicit one. The two letters are the lower half of the length. It concerns one element, the
+// first behind the file's own group.
 func (p *parser) asImplicit(kind string, length uint32) (uint32, error) {
 	if kind == "" { // an item's
 		return length, nil
@@ -220,7 +228,8 @@ func (p *parser) asImplicit(kind string, length uint32) (uint32, error) {
 	return uint32(kind[0]) | uint32(kind[1])<<8 | length<<16, nil
 }
 
-// keep reads a value of the header.
+// keep reads a value of the header. A value of more than maxText bytes in this group is a table or
+// a text that has no part in the pixels.
 func (p *parser) keep(h *header, tag, length uint32) error {
 	if length > maxText {
 		return p.skip(int64(length)) // none of those that are read

@@ -45,7 +45,8 @@ func JPEG(t testing.TB, im image.Image, quality int) []byte {
 	return b.Bytes()
 }
 
-// IDX returns an IDX file of a magic number, sizes and data.
+// IDX returns an IDX file of a magic number, sizes and data. Sizes and data need not fit: tests
+// make wrong files.
 func IDX(magic uint32, dims []uint32, data ...byte) []byte {
 	b := binary.BigEndian.AppendUint32(nil, magic)
 	for _, d := range dims {

@@ -8,7 +8,9 @@ import (
 )
 
 // Sampled returns a JPEG of w by h pixels whose components have the given samples across and down,
-// relative to each other, and the levels at each of their samples that levels returns.
+// relative to each other, and the levels at each of their samples that levels returns. Each
+// component is a scan of its own, made by image/jpeg as a grey picture of the component's size. The
+// frame header joins them. Samples must be 1 to 4, and w and h below 65,536.
 func Sampled(w, h int, samples [3][2]int, levels func(component, x, y int) uint8) []byte {
 	across, down := 0, 0
 	for _, s := range samples {
@@ -27,6 +29,7 @@ func Sampled(w, h int, samples [3][2]int, levels func(component, x, y int) uint8
 			panic(err)
 		}
 		data := grey.Bytes()
+		// All have the same tables, so that those of the last serve.
 		tables = nil
 		for at := 2; ; {
 			n := 2 + int(binary.BigEndian.Uint16(data[at+2:]))

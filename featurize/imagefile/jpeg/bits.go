@@ -12,7 +12,8 @@ const (
 )
 
 // bits reads the bits of a scan, up to the next marker. buf holds the bytes without those that are
-// stuffed, and zeros behind the last.
+// stuffed, and zeros behind the last. It does not copy the file. Reading past the end gives zeros,
+// and [bits.over] tells.
 type bits struct {
 	acc  uint64 // bits not yet read, from the highest on
 	n    uint   // how many of them are certain
@@ -25,14 +26,15 @@ type bits struct {
 	ended bool   // the scan's data are all in buf
 }
 
-// begin begins to read at an offset of the file.
+// begin begins to read at an offset of the file. Bits of an earlier scan are dropped.
 func (b *bits) begin(at int) {
 	b.acc, b.n, b.at, b.size, b.next, b.ended = 0, 0, 0, 0, at, false
 	b.fill()
 }
 
 // fill gets more of the scan, without the zero behind each 0xff (T.81, B.1.1.5). Zeros follow the
-// last byte.
+// last byte. A marker ends the data, and so does the end of the file. next is then the place of the
+// marker.
 func (b *bits) fill() {
 	if b.ended {
 		return
@@ -60,7 +62,8 @@ func (b *bits) fill() {
 	clear(b.buf[b.size:][:slack])
 }
 
-// ready gets the bytes of a whole block.
+// ready gets the bytes of a whole block. It must be called before each block, since codes within a
+// block are read without a check.
 func (b *bits) ready() {
 	if b.size-b.at < slack {
 		b.fill()
@@ -80,7 +83,8 @@ func (b *bits) more() {
 	b.n |= 56
 }
 
-// take reads up to 16 bits. They are the value's, the first read highest.
+// take reads up to 16 bits. They are the value's, the first read highest. n is at most 16, as no
+// value has more bits.
 func (b *bits) take(n uint) uint64 {
 	if n == 0 {
 		return 0
@@ -95,6 +99,7 @@ func (b *bits) take(n uint) uint64 {
 }
 
 // code reads a code and its value, if it has one. class is 0 for DC and 1 for AC, as in [huffman].
+// An error is a code that the table has not. A value without bits is 0, or the entry's own.
 func (b *bits) code(h *huffman, class int) (e entry, value int32, err error) {
 	if b.n < 32 {
 		b.more()

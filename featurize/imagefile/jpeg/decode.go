@@ -13,7 +13,7 @@ type Points struct{ X, Y int }
 
 var all = Points{8, 8}
 
-// Plane holds a component's samples.
+// Plane holds a component's samples. Samples before X and Y belong to blocks that were left out.
 type Plane struct {
 	X, Y         int // the component's samples before those of the plane, across and down
 	W, H, Stride int // samples that show pixels, across and down, and from a row to the next
@@ -26,7 +26,8 @@ type Plane struct {
 	Across, Down float64
 }
 
-// Memory is that of a picture's samples, which the next picture takes over.
+// Memory is that of a picture's samples, which the next picture takes over. It serves one picture
+// at a time, and one goroutine.
 type Memory struct {
 	whole   []uint8
 	reduced []int16
@@ -36,7 +37,8 @@ type Memory struct {
 func (m *Memory) Size() int { return cap(m.whole) + 2*cap(m.reduced) }
 
 // room returns n values of a memory, that of kept where it has them. They may be
-// those of the picture before.
+// those of the picture before. The values are not cleared: every sample of a shown block is
+// written.
 func room[T any](kept *[]T, n int) []T {
 	if cap(*kept) < n {
 		*kept = nil // the collector may have it before there is more
@@ -82,7 +84,8 @@ type part struct {
 }
 
 // Decode decodes a picture: an *image.Gray, *image.YCbCr, *image.RGBA or *image.CMYK, as package
-// image/jpeg has them. It stops soon after ctx has ended.
+// image/jpeg has them. It stops soon after ctx has ended. The result is the caller's, as its memory
+// is of this call alone.
 func Decode(ctx context.Context, data []byte) (image.Image, error) {
 	return Part(ctx, data, image.Rectangle{}, &Memory{})
 }
@@ -103,7 +106,7 @@ func Part(ctx context.Context, data []byte, part image.Rectangle, m *Memory) (im
 
 // Reduce is Part for a smaller picture: a plane for each component, of the given points in each
 // block. There is one Points for each component of the header. Planes lie in m, as Part's picture
-// does.
+// does. points must have as many entries as the header has components, each with 1, 2, 4 or 8.
 func Reduce(ctx context.Context, data []byte, points []Points, part image.Rectangle,
 	m *Memory) (*Header, []Plane, error) {
 	d, err := newDecoder(ctx, data, part, m)
@@ -154,7 +157,8 @@ func (d *decoder) show(part image.Rectangle, few int) {
 }
 
 // decode decodes all scans. A component whose first DC coefficients no scan has is an error. Blocks
-// of progressive files are transformed behind the last scan, others as they are read.
+// of progressive files are transformed behind the last scan, others as they are read. Segments
+// behind the end of the image are not read.
 func (d *decoder) decode(points []Points) error {
 	d.arrange(points)
 	s := &segments{r: bytes.NewReader(d.data)}
@@ -189,7 +193,8 @@ func (d *decoder) decode(points []Points) error {
 	return nil
 }
 
-// arrange takes memory for the planes, which [Header.Memory] bounds.
+// arrange takes memory for the planes, which [Header.Memory] bounds. Coefficients of progressive
+// files are made anew for each picture.
 func (d *decoder) arrange(points []Points) {
 	// total is the number of values of all planes, which share one memory.
 	total := 0
@@ -242,7 +247,8 @@ func (d *decoder) arrange(points []Points) {
 // cut cuts n values off: one that appends to them writes no other's.
 func cut[T any](of []T, n int) (first, rest []T) { return of[:n:n], of[n:] }
 
-// values returns how many values a plane has, with those behind its end that lanes read.
+// values returns how many values a plane has, with those behind its end that lanes read. A row more
+// and 64 values let vector code read whole lanes at the last samples.
 func (p *part) values() int {
 	return p.plane.Stride*(p.shown.Dy()*p.points.Y+1) + 64
 }
@@ -335,7 +341,8 @@ func (d *decoder) quantizers(b []byte) error {
 }
 
 // huffmans reads tables of codes (T.81, B.2.4.2). Each is a byte of class (0 for DC, 1 for AC) and
-// number, 16 counts of codes by their bits, and the codes' symbols.
+// number, 16 counts of codes by their bits, and the codes' symbols. A symbol of AC is a run of
+// zeros (upper four bits) and a number of bits (lower four).
 func (d *decoder) huffmans(b []byte) error {
 	for len(b) > 0 {
 		if len(b) < 17 {

@@ -47,7 +47,8 @@ type Component struct {
 	ID, H, V, table int
 }
 
-// Header holds the statements of a file before its first scan.
+// Header holds the statements of a file before its first scan. It is not changed after
+// [ReadHeader].
 type Header struct {
 	Width, Height int
 	Progressive   bool
@@ -70,6 +71,7 @@ func (h *Header) most() (across, down int) {
 }
 
 // Cover returns how many pixels of the picture a sample of component i covers, across and down.
+// [Header.sampled] sees to it that the division leaves no rest.
 func (h *Header) Cover(i int) (across, down int) {
 	a, d := h.most()
 	return a / h.Components[i].H, d / h.Components[i].V
@@ -141,7 +143,7 @@ func unsupported(format string, of ...any) error {
 }
 
 // next finds the next segment. Bytes before its marker are passed over, as image/jpeg and libjpeg
-// do.
+// do. A length of 0 or 1 is an error, as it counts its own two bytes.
 func (s *segments) next() error {
 	for {
 		n, err := s.r.ReadAt(s.buf[:], s.at)
@@ -194,7 +196,8 @@ func (s *segments) contents() ([]byte, error) {
 }
 
 // ReadHeader reads a file's header, up to its first scan. Pixels are not looked at: they may be
-// corrupt.
+// corrupt. It takes memory for one segment at a time. The first frame header counts, and a second
+// is an error.
 func ReadHeader(r io.ReaderAt) (*Header, error) {
 	h, s := &Header{}, &segments{r: r}
 	if err := s.begin(); err != nil {
@@ -226,7 +229,8 @@ func (s *segments) begin() error {
 	return nil
 }
 
-// segment reads a segment of which the header tells.
+// segment reads a segment of which the header tells. Segments of no use, comments among them, are
+// not read.
 func (h *Header) segment(s *segments) error {
 	switch s.marker {
 	case baseline, extended, progressive, app0, app1, app14:
@@ -299,7 +303,8 @@ func (h *Header) frame(marker byte, b []byte) error {
 	return h.sampled()
 }
 
-// sampled refuses subsamplings by others than 1, 2 and 4.
+// sampled refuses subsamplings by others than 1, 2 and 4. With these a sample covers a whole number
+// of pixels.
 func (h *Header) sampled() error {
 	across, down := h.most()
 	fits := func(a, b int) bool { return b >= 1 && a <= 4 && (a == b || a == 2*b || a == 4*b) }

@@ -6,7 +6,8 @@ import (
 )
 
 // picture returns the planes as an image. The planes become the image's own memory where package
-// image has such an image. Others are brought to a sample a pixel in memory of its own.
+// image has such an image. Others are brought to a sample a pixel in memory of its own. A plane's
+// memory stays the decoder's [Memory], whose next picture overwrites it.
 func (d *decoder) picture() (image.Image, error) {
 	r := d.shown
 	switch {
@@ -41,7 +42,8 @@ func (d *decoder) picture() (image.Image, error) {
 
 // ratio returns how many pixels across and down a sample of colour covers, and whether that is one
 // number for both colours and one that package image has. The luma must have a sample for each
-// pixel.
+// pixel. Ratios are of luma against chroma. 8 bx + by makes one number of two, as both are at most
+// 4.
 func (h *Header) ratio() (image.YCbCrSubsampleRatio, bool) {
 	lx, ly := h.Cover(0)
 	bx, by := h.Cover(1)
@@ -66,7 +68,8 @@ func (h *Header) ratio() (image.YCbCrSubsampleRatio, bool) {
 }
 
 // spread writes a component's sample for each pixel, step bytes apart. A sample that covers
-// several pixels is repeated for them.
+// several pixels is repeated for them. No interpolation is made: a sample has no more than its own
+// value. It takes one step a pixel.
 func (d *decoder) spread(i int, to []uint8, stride, step int) {
 	p := &d.parts[i].plane
 	cx, cy := d.Cover(i)
@@ -79,7 +82,7 @@ func (d *decoder) spread(i int, to []uint8, stride, step int) {
 }
 
 // inks returns a picture of four components: CMYK as Adobe writes it, which is inverted, or YCCK,
-// of which black alone is.
+// of which black alone is. Package image has ink 255 as full, and Adobe stores 0 as full.
 func (d *decoder) inks(r image.Rectangle) (image.Image, error) {
 	if !d.Adobe {
 		return nil, UnsupportedError("it has four colours, and no Adobe segment that says which")

@@ -10,7 +10,8 @@ import (
 )
 
 // scan is one scan's header (T.81, B.2.3) and the state between its blocks. run is EOBRUN (T.81,
-// G.1.2.2), of progressive scans of AC coefficients alone.
+// G.1.2.2), of progressive scans of AC coefficients alone. dc and ac are the tables of codes of
+// each component, in the order of parts.
 type scan struct {
 	parts      []*part
 	dc, ac     [4]*huffman
@@ -25,7 +26,9 @@ var (
 )
 
 // scan decodes a scan, whose header is b, from an offset of the file on. Behind it d.next is the
-// place of the next marker.
+// place of the next marker. A scan of a sequential file holds whole blocks, one of a progressive
+// file some bits of some coefficients. It costs O(blocks), however few bits the scan has: hence
+// [MaxScans].
 func (d *decoder) scan(b []byte, at int) error {
 	s, err := d.scanHeader(b)
 	if err != nil {
@@ -56,6 +59,7 @@ func (d *decoder) scan(b []byte, at int) error {
 				return err
 			}
 		}
+		// ctx is looked at once a row of MCUs, as blocks are many and short.
 		if err := d.ctx.Err(); err != nil {
 			return err
 		}
@@ -64,7 +68,7 @@ func (d *decoder) scan(b []byte, at int) error {
 	return nil
 }
 
-// several decodes the blocks of an MCU (T.81, A.2.3).
+// several decodes the blocks of an MCU (T.81, A.2.3). x and y count MCUs across and down.
 func (d *decoder) several(s *scan, x, y int) error {
 	for i, p := range s.parts {
 		// Blocks of a component lie row by row.
@@ -80,7 +84,9 @@ func (d *decoder) several(s *scan, x, y int) error {
 }
 
 // scanHeader reads a scan's header. The bytes are the number of components and, for each, its
-// identifier and the numbers of its two tables. Ss and Se follow, and a byte of Ah and Al.
+// identifier and the numbers of its two tables. Ss and Se follow, and a byte of Ah and Al. b is the
+// segment without its length. Bounds on all fields are checked here, so that blocks need no checks
+// of them.
 func (d *decoder) scanHeader(b []byte) (*scan, error) {
 	if len(b) < 1 || b[0] < 1 || b[0] > 4 || len(b) != 4+2*int(b[0]) {
 		return nil, errHeader
@@ -88,6 +94,7 @@ func (d *decoder) scanHeader(b []byte) (*scan, error) {
 	s := &scan{}
 	n := int(b[0])
 	s.start, s.end, s.high, s.low = int(b[1+2*n]), int(b[2+2*n]), int(b[3+2*n]>>4), int(b[3+2*n]&15)
+	// Sequential files state these fields as well, and readers ignore them.
 	if !d.Progressive {
 		s.start, s.end, s.high, s.low = 0, 63, 0, 0
 	}
@@ -128,7 +135,8 @@ func (d *decoder) component(id int) *part {
 	return nil
 }
 
-// tables adds a component with its tables to a scan.
+// tables adds a component with its tables to a scan. which has the number of the DC table in its
+// upper four bits, and of the AC table in the lower.
 func (d *decoder) tables(s *scan, p *part, which byte) error {
 	i, td, ta := len(s.parts), which>>4, which&15
 	if td > 3 || ta > 3 {
@@ -154,7 +162,7 @@ func (d *decoder) tables(s *scan, p *part, which byte) error {
 }
 
 // restart begins a restart interval behind its marker (T.81, F.2.2.5), where the MCU of that number
-// begins one.
+// begins one. A marker that is missing or of another number is an error: MCUs were lost.
 func (d *decoder) restart(s *scan, mcu int) error {
 	if d.interval == 0 || mcu == 0 || mcu%d.interval != 0 {
 		return nil
@@ -182,7 +190,8 @@ func (d *decoder) restart(s *scan, mcu int) error {
 	return nil
 }
 
-// finish passes over the rest of the data before the next marker.
+// finish passes over the rest of the data before the next marker. Encoders fill the last byte with
+// ones. A longer rest is passed over a window at a time.
 func (d *decoder) finish() {
 	for !d.ended {
 		d.at = d.size
@@ -191,7 +200,8 @@ func (d *decoder) finish() {
 }
 
 // one decodes a block of the scan's i-th component. x and y count blocks of the component. The bits
-// are asked for once it is decoded: a block has fewer than [slack] bytes.
+// are asked for once it is decoded: a block has fewer than [slack] bytes. over is asked once a
+// block: zeros in place of missing bits decode without harm.
 func (d *decoder) one(s *scan, i, x, y int) error {
 	p := s.parts[i]
 	d.ready()
@@ -212,7 +222,8 @@ func (d *decoder) one(s *scan, i, x, y int) error {
 	return err
 }
 
-// sequential decodes a block (T.81, F.2.2).
+// sequential decodes a block (T.81, F.2.2). A block outside of the part is decoded to its first
+// coefficient, since later differences need it.
 func (d *decoder) sequential(p *part, dc, ac *huffman, x, y int) error {
 	shown, last := image.Pt(x, y).In(p.shown), p.last
 	if !shown {
@@ -231,6 +242,7 @@ func (d *decoder) sequential(p *part, dc, ac *huffman, x, y int) error {
 	return nil
 }
 
+// A corrupt run of zeros leads beyond the 64.
 var errMany = errors.New("its pixels are corrupt: a block has more than 64 coefficients")
 
 // kept decodes the first coefficient of a block and those up to the last that is wanted. It returns
@@ -262,6 +274,7 @@ func (d *decoder) kept(p *part, last int, dc, ac *huffman) (top, k int, err erro
 				n -= size
 			}
 			if k == 0 {
+				// DC differences add up over the blocks of a component in a scan, until a restart.
 				p.dc += v
 				d.block[0] = p.dc * quantizer[0]
 			} else if k <= last {
@@ -294,7 +307,8 @@ func (d *decoder) kept(p *part, last int, dc, ac *huffman) (top, k int, err erro
 }
 
 // passOver passes over the coefficients of a block from the k-th on. The table of skips passes
-// groups of codes; a code that is in no group is read by itself.
+// groups of codes; a code that is in no group is read by itself. Nothing is stored. It reads as
+// many bits as decoding would.
 func (d *decoder) passOver(ac *huffman, k int) (err error) {
 	acc, n, at := d.acc, d.n, d.at
 	for k < 64 {
@@ -345,7 +359,8 @@ func (d *decoder) passOver(ac *huffman, k int) (err error) {
 }
 
 // difference decodes the first coefficient of a block of a progressive file (T.81, G.1.2.1). It is
-// the sum of the component's differences so far, times 2^Al; a refining scan sets its bit Al.
+// the sum of the component's differences so far, times 2^Al; a refining scan sets its bit Al. Al is
+// the number of low bits that later scans bring.
 func (d *decoder) difference(s *scan, p *part, dc *huffman, block int) error {
 	c := &p.coefficients[block*(p.last+1)]
 	if s.high > 0 {
@@ -361,7 +376,8 @@ func (d *decoder) difference(s *scan, p *part, dc *huffman, block int) error {
 }
 
 // first decodes the upper bits of a block's coefficients (T.81, G.1.2.2). Coefficients that the
-// points do not want are read, and not stored.
+// points do not want are read, and not stored. block counts all blocks of the component, row by
+// row. s.run counts blocks behind this one.
 func (d *decoder) first(s *scan, p *part, ac *huffman, block int) error {
 	if s.run > 0 {
 		s.run--
@@ -397,7 +413,8 @@ func (d *decoder) first(s *scan, p *part, ac *huffman, block int) error {
 
 // refine decodes a further bit of a block's coefficients (T.81, G.1.2.3). A code's zeros count
 // absent coefficients alone; behind each that is present lies its bit. A coefficient that becomes
-// present is 2^Al or -2^Al.
+// present is 2^Al or -2^Al. The sign of a new coefficient comes with it, and bits of old ones have
+// none.
 func (d *decoder) refine(s *scan, p *part, ac *huffman, block int) error {
 	stored := p.coefficients[block*(p.last+1):][:p.last+1]
 	k := s.start
@@ -436,7 +453,8 @@ func (d *decoder) refine(s *scan, p *part, ac *huffman, block int) error {
 }
 
 // pass refines the coefficients from k on that are present, and returns the number of the one
-// behind as many that are not.
+// behind as many that are not. zeros of 64 is more than a block has: all to the scan's end are
+// refined.
 func (d *decoder) pass(s *scan, p *part, stored []int16, block, k, zeros int) int {
 	for {
 		// gap is how many are absent before the next that is present, or before the scan's last.
@@ -463,7 +481,8 @@ func (d *decoder) pass(s *scan, p *part, stored []int16, block, k, zeros int) in
 }
 
 // restore turns the coefficients of a progressive file into samples. Blocks outside of the part are
-// passed over. The memory of the coefficients is given up.
+// passed over. The memory of the coefficients is given up. It is one inverse DCT a block, when all
+// scans have been read.
 func (d *decoder) restore(p *part) error {
 	for y := p.shown.Min.Y; y < p.shown.Max.Y; y++ {
 		for x := p.shown.Min.X; x < p.shown.Max.X; x++ {

@@ -31,6 +31,7 @@ const (
 )
 
 // line is eight coefficients, or the samples of their sum times sqrt 8, with fraction bits more.
+// The factor sqrt 8 of two passes is 8 together: eighth takes it off at the end.
 type line [8]int32
 
 // eight computes all points. Coefficients 0, 2, 4 and 6 make the even part, the others the odd
@@ -163,7 +164,8 @@ func (d *decoder) passes(px, py int) {
 	}
 }
 
-// clear clears the block, whose last coefficient is the top-th in zigzag order.
+// clear clears the block, whose last coefficient is the top-th in zigzag order. A few single zeros
+// cost less than the whole block.
 func (d *decoder) clear(top int) {
 	b := &d.block
 	if top >= 16 {

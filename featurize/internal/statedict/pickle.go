@@ -10,7 +10,8 @@ import (
 
 // Values are printed by type alone: a few bytes make one that has no end in print.
 
-// The values of a pickle beside int, bool, string, nil and tuples ([]any).
+// The values of a pickle beside int, bool, string, nil and tuples ([]any). Integers are int where
+// an operation gives them 32 bits or fewer, and long where it states a length.
 type (
 	long   string // an integer of any length, little-endian
 	global string // module and name
@@ -23,7 +24,8 @@ type (
 	mark struct{}
 )
 
-// set puts a value under a key, in the place of an earlier one.
+// set puts a value under a key, in the place of an earlier one. A dictionary of Python keeps the
+// first place of a key, and the last value.
 func (d *dict) set(key, value any) error {
 	k, ok := key.(string)
 	if !ok {
@@ -51,7 +53,8 @@ func (d *dict) get(key string) any {
 
 // machine runs pickles of protocol 2 (Python's pickletools describes the operations). Its stack
 // holds the values that operations take and push, and its memo those that they keep by number. Both
-// are of one pickle; storages are of the whole file.
+// are of one pickle; storages are of the whole file. data is never written. A machine is used by
+// one goroutine.
 type machine struct {
 	data     []byte
 	at       int
@@ -62,7 +65,8 @@ type machine struct {
 	copied   int // elements of tensors that are no runs
 }
 
-// take returns the next n bytes.
+// take returns the next n bytes. The slice is of the file itself: callers copy it or do not change
+// it. Lengths are bounded here, so that hostile ones allocate nothing.
 func (m *machine) take(n int) ([]byte, error) {
 	if n < 0 || n > len(m.data)-m.at {
 		return nil, errors.New("the file is cut off")
@@ -72,7 +76,7 @@ func (m *machine) take(n int) ([]byte, error) {
 	return b, nil
 }
 
-// uint reads an unsigned number of n bytes.
+// uint reads an unsigned number of n bytes. n is 1, 2 or 4. Past the end it is 0, with the error.
 func (m *machine) uint(n int) (uint32, error) {
 	var b [4]byte
 	v, err := m.take(n)
@@ -94,9 +98,12 @@ func (m *machine) pop() (any, error) {
 }
 
 // popMark takes the values above the last mark, and the mark. They are copied, since the stack is
-// written over.
+// written over. Values that are passed over are taken off too, so that all calls together take
+// O(operations) steps.
 func (m *machine) popMark() ([]any, error) {
 	for i := len(m.stack) - 1; i >= 0; i-- {
+		// Interfaces of other types are compared by type alone, so that lists and tuples do not
+		// panic.
 		if m.stack[i] == (mark{}) {
 			items := append([]any(nil), m.stack[i+1:]...)
 			m.stack = m.stack[:i]
@@ -134,6 +141,7 @@ func (m *machine) constant(op byte) (done bool, err error) {
 	var n uint32
 	switch op {
 	case '\x80': // PROTO
+		// torch.save writes protocol 2 unless it is asked for another.
 		if n, err = m.uint(1); err == nil && n != 2 {
 			err = fmt.Errorf("pickle protocol %d; want 2", n)
 		}
@@ -182,6 +190,7 @@ func (m *machine) constant(op byte) (done bool, err error) {
 		// neither is taken.
 		end := bytes.IndexByte(m.data[m.at:], '\n')
 		next := bytes.IndexByte(m.data[m.at+end+1:], '\n')
+		// end + next bounds both lines together.
 		if end < 0 || next < 0 || end+next > maxString {
 			return true, errors.New("a name without an end")
 		}
@@ -202,7 +211,8 @@ func (m *machine) constant(op byte) (done bool, err error) {
 	return true, err
 }
 
-// recall keeps the top of the stack under a number, or pushes the value that was kept.
+// recall keeps the top of the stack under a number, or pushes the value that was kept. The memo
+// keeps the value itself, not a copy, as Python's does.
 func (m *machine) recall(op byte) error {
 	n, err := m.uint(map[byte]int{'q': 1, 'r': 4, 'h': 1, 'j': 4}[op])
 	if err != nil {
@@ -223,7 +233,8 @@ func (m *machine) recall(op byte) error {
 	return nil
 }
 
-// build runs an operation that makes a value of others.
+// build runs an operation that makes a value of others. Operations that would import, call or set
+// anything else are refused by name.
 func (m *machine) build(op byte) error {
 	switch op {
 	case 't', 'u', 'e': // TUPLE, SETITEMS, APPENDS
@@ -238,6 +249,7 @@ func (m *machine) build(op byte) error {
 		return m.fill(items, op == 'u')
 	// TUPLE1, TUPLE2, SETITEM, APPEND, BUILD, REDUCE
 	case '\x85', '\x86', 's', 'a', 'b', 'R': // of one or two values
+		// Two values are taken in the order of the stack: the last pushed is the second.
 		two := op == '\x86' || op == 's' || op == 'R' || op == 'b'
 		last, err := m.pop()
 		if err != nil {
@@ -302,7 +314,8 @@ func (m *machine) fill(items []any, pairs bool) error {
 }
 
 // reduce calls one of the two functions that are known. Nothing else can be called: no pickle runs
-// code of its own.
+// code of its own. A call needs a global, and constant pushes four alone. The arguments of a tensor
+// are checked, and its hooks are not looked at.
 func (m *machine) reduce(f, args any) error {
 	a, ok := args.([]any)
 	name, _ := f.(global)
@@ -327,6 +340,8 @@ func (m *machine) reduce(f, args any) error {
 // element that it names is at
 //
 //	offset + sum_i (shape_i - 1) strides_i
+//
+// Views are not expanded here: the elements come behind the pickles.
 func (m *machine) tensor(a []any) (*view, error) {
 	s, ok := a[0].(*storage)
 	offset, ok1 := a[1].(int)
@@ -342,7 +357,8 @@ func (m *machine) tensor(a []any) (*view, error) {
 	for i := len(shape) - 1; i >= 0; i-- {
 		d, ok := shape[i].(int)
 		stride, ok1 := strides[i].(int)
-		// Empty axes and negative strides are refused with those that are too large.
+		// Empty axes and negative strides are refused with those that are too large. Strides of 0
+		// are allowed, as Python's expand makes them: hence the bound on copies.
 		if !ok || !ok1 || d < 1 || d > s.n || stride < 0 || stride > s.n {
 			return nil, fmt.Errorf("axis %d of a tensor of %d axes is larger than its storage", i,
 				len(shape))
@@ -369,7 +385,9 @@ func (m *machine) tensor(a []any) (*view, error) {
 }
 
 // persistent pushes the storage that an id names: ("storage", type, key, "cpu", elements, None). A
-// storage is made where it is first named. Its elements come behind the pickles.
+// storage is made where it is first named. Its elements come behind the pickles. The place "cpu" is
+// not looked at. The number of elements is bounded by the file's size, and memory is taken only
+// when the elements have been read.
 func (m *machine) persistent(id any) error {
 	a, _ := id.([]any)
 	if len(a) != 6 || a[0] != "storage" {

@@ -28,6 +28,8 @@ import (
 // Where one of the two files is missing both are made anew.
 // The key is of ECDSA on P-256. The serial number is of 120 random bits, below the 20 bytes that
 // RFC 5280 allows. The certificate begins an hour ago, for clocks that are behind.
+// The time is the caller's, so that tests can set it. The key is written first, readable by its
+// owner alone, so that an error leaves no new certificate without one.
 func Ensure(cert, key string, now time.Time) error {
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	switch {
@@ -48,6 +50,7 @@ func Ensure(cert, key string, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("certificate: %w", err)
 	}
+	// The certificate signs itself, so that clients must be given it as a root.
 	t := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: "fmp serve, for loopback"},
 		NotBefore:   now.Add(-time.Hour),
@@ -65,6 +68,7 @@ func Ensure(cert, key string, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("certificate: %w", err)
 	}
+	// SaveSecret refuses a file that is there.
 	// a key without a certificate
 	if err := os.Remove(key); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("certificate: %w", err)

@@ -13,6 +13,7 @@ import (
 
 // readers passes on requests that carry the token, as a bearer token (RFC 6750) or as the password
 // of HTTP basic authentication.
+// The refusal does not say whether a token was wrong or missing.
 func (s *Server) readers(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !s.permits(r) {
@@ -25,6 +26,8 @@ func (s *Server) readers(next http.HandlerFunc) http.HandlerFunc {
 }
 
 // permits reports whether a request carries the token, where there is one.
+// Any user name goes with the password, since browsers ask for one. The scheme is compared as
+// Bearer.
 func (s *Server) permits(r *http.Request) bool {
 	if s.Token == "" {
 		return true
@@ -39,6 +42,7 @@ func (s *Server) permits(r *http.Request) bool {
 }
 
 // ofRound passes on requests about this round.
+// A number beyond 64 bits names no round.
 func (s *Server) ofRound(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		n, err := strconv.ParseUint(r.PathValue("round"), 10, 64)
@@ -55,6 +59,7 @@ func (s *Server) ofRound(next http.HandlerFunc) http.HandlerFunc {
 // of a request that carries none. This does not tell a name that the roster lacks from a wrong key,
 // nor does the time that it takes.
 // Server, round, graph and purpose are in the statement, so that a signature holds for no other.
+// content binds the request's own bytes, as the digest of an upload.
 func (s *Server) signed(r *http.Request, purpose identity.Purpose,
 	content string) (client string, signature []byte, err error) {
 	client = r.PathValue("client")

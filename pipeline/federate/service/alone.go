@@ -21,6 +21,8 @@ import (
 // whose most probable class has less than reject are counted as left to people.
 // The function that it returns closes the classifier. A classifier of feature rows is an error.
 // The classifier is version 1 of the interfaces that name versions. No token is asked for.
+// The bytes are held for downloads for as long as it serves. The handler is safe for concurrent
+// requests.
 func Classifier(eng engine.Engine, data []byte, page http.Handler, reject float64, log *slog.Logger,
 	t *trace.Tracer) (http.Handler, func(), error) {
 	p := newPredictor(eng, quietly(log), t)
@@ -38,6 +40,7 @@ func Classifier(eng engine.Engine, data []byte, page http.Handler, reject float6
 	r.MustRegister(append(p.watch.collectors(), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))...)
 	mux := http.NewServeMux()
+	// Metrics count the requests of no round, and so the gauges of rounds are left out.
 	for _, r := range append(p.routes(),
 		route{"GET /metrics", false, promhttp.HandlerFor(r, promhttp.HandlerOpts{}).ServeHTTP},
 		route{"GET /classifier.onnx", false,

@@ -10,6 +10,7 @@ import (
 )
 
 // It is made anew for each request, as the state of the round depends on the clock.
+// Slices are shared with the round and written to by nobody.
 func (s *Server) description() wire.Description {
 	f := s.Round
 	now := s.Now()
@@ -31,11 +32,13 @@ func (s *Server) description() wire.Description {
 
 // once reports whether the round ends with its first classifier, as it does if servers add the
 // noise: a second one, from other uploads, would spend the budget again.
+// It does not change while the server runs.
 func (s *Server) once() bool {
 	return s.Round.Privacy != nil && s.Round.Privacy.Noise != privacy.Local
 }
 
 // state returns the state of the round at a time.
+// The caller must not hold mu.
 func (s *Server) state(now time.Time) string {
 	if s.once() {
 		s.mu.Lock()
@@ -59,11 +62,14 @@ func (s *Server) describe(w http.ResponseWriter, r *http.Request) {
 }
 
 // graph serves the client graph, whole or in ranges; its ETag is its digest.
+// Clients need no token for it, as they cannot sign before they know the round.
 func (s *Server) graph(w http.ResponseWriter, r *http.Request) {
 	serveModel(w, r, s.Round.Client.Digest, s.Round.GraphData)
 }
 
 // serveModel serves an ONNX file, which is immutable under its digest.
+// ServeContent answers ranges and If-None-Match by the ETag (RFC 9110). no-cache has a cache ask
+// again, which then costs 304 and no bytes.
 func serveModel(w http.ResponseWriter, r *http.Request, digest string, data []byte) {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("ETag", `"`+digest+`"`)

@@ -22,6 +22,7 @@ import (
 
 // evaluationName is the name of the object that holds a client's report about a version. Names of
 // clients are encoded, so that one is no beginning of another.
+// A name is evaluation-HEX-NUMBER.
 func evaluationName(client string, version int) string {
 	return fmt.Sprintf("%s%d", evaluationsOf(client), version)
 }
@@ -37,6 +38,8 @@ func evaluationsOf(client string) string {
 // The same report again is answered with 204, so that a client may repeat a request whose answer
 // was lost. Reports about versions that hold a withdrawn upload are refused.
 // The signature covers the digest of the report, and is verified before the report is read.
+// Checks go from cheap to costly: signature, a request at a time of a client, size, content.
+// Nothing is stored before all have passed.
 func (s *Server) evaluation(w http.ResponseWriter, r *http.Request) error {
 	client, digest, _, err := s.stated(r, identity.Evaluated, "report")
 	if err != nil {
@@ -105,6 +108,7 @@ func (s *Server) evaluation(w http.ResponseWriter, r *http.Request) error {
 }
 
 // goneOf returns the record of a client that withdrew, nil of others.
+// The record is shared, and its reader changes nothing.
 func (s *Server) goneOf(client string) *store.Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,6 +117,7 @@ func (s *Server) goneOf(client string) *store.Record {
 
 // about returns the classifier that reports of a version are about.
 // The level is remembered by SHA-256, so that a file of up to 2 GiB is not read for each report.
+// Requests may come here at once: two may read one file, and both remember the same level.
 func (s *Server) about(ctx context.Context, version int, digest string) (pooled.Of, error) {
 	of := pooled.Of{Classifier: digest, Classes: s.Round.Client.C}
 	if level, ok := s.levels.Load(digest); ok {
@@ -131,6 +136,7 @@ func (s *Server) about(ctx context.Context, version int, digest string) (pooled.
 }
 
 // setsOf returns the level of the prediction sets of a classifier's file; 0 if it makes none.
+// The file is read whole, as its manifest lies within it.
 func setsOf(classifier []byte) (float64, error) {
 	m, err := serde.Closed(classifier)
 	if err != nil {
@@ -149,6 +155,7 @@ func setsOf(classifier []byte) (float64, error) {
 
 // numbersOf returns the numbers of all versions of a SHA-256. One that is made again, without a
 // late upload that was withdrawn, has the bytes of an earlier one.
+// The order is that of the versions, oldest first.
 func (s *Server) numbersOf(digest string) (out []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,6 +169,7 @@ func (s *Server) numbersOf(digest string) (out []int) {
 
 // reported returns the report of a client that is stored about a classifier, by whichever of its
 // numbers.
+// It is ErrNone where no version has one.
 func (s *Server) reported(ctx context.Context, client, digest string) (was []byte, err error) {
 	err = store.ErrNone
 	for _, n := range s.numbersOf(digest) {
@@ -189,6 +197,7 @@ func (s *Server) versionOf(digest string) int {
 
 // evaluations serves the pooled report about the latest version, or of ?version=N.
 // It is pooled anew for each request: rosters, withdrawals and reports may have changed.
+// A version that nobody has reported on is wire.NotYet: the caller may ask again.
 func (s *Server) evaluations(w http.ResponseWriter, r *http.Request) error {
 	v, err := s.asked(r)
 	if err != nil {
@@ -219,11 +228,13 @@ func (s *Server) evaluations(w http.ResponseWriter, r *http.Request) error {
 }
 
 // maxReports bounds the reports that are pooled at once: 256 MiB.
+// Beyond it the request fails, and reports stay stored.
 const maxReports = 256 << 20
 
 // reports reads the stored reports about a version and others of the same bytes, in the order of
 // their names. One whose client the roster lacks by now is left out, and logged.
 // Of two reports of a client about the same bytes the one of the lower number counts.
+// It costs a read of each report, and O(n log n) comparisons of n names.
 func (s *Server) reports(ctx context.Context, v VersionStatus) (out []*tally.Report, err error) {
 	names, err := s.Store.Objects(ctx)
 	if err != nil {
@@ -269,6 +280,7 @@ func (s *Server) reports(ctx context.Context, v VersionStatus) (out []*tally.Rep
 // dropEvaluations deletes the reports of all clients that withdrew.
 // It costs O(objects log(withdrawals)). A report that cannot be deleted is part of the error, and
 // the others are deleted.
+// Reports tell of a client's images, and a withdrawal takes them with the upload.
 func (s *Server) dropEvaluations(ctx context.Context) error {
 	s.mu.Lock()
 	var of []string

@@ -19,6 +19,7 @@ import (
 
 // grpcStatuses are the statuses of HTTP that the metrics count calls of gRPC under; others are
 // errors of the server.
+// 499 is nginx's number for a request that its client closed; RFC 9110 has none for it.
 var grpcStatuses = map[codes.Code]int{codes.OK: http.StatusOK, codes.Canceled: 499,
 	codes.InvalidArgument: http.StatusBadRequest, codes.DeadlineExceeded: http.StatusGatewayTimeout,
 	codes.NotFound: http.StatusNotFound, codes.ResourceExhausted: http.StatusRequestEntityTooLarge,
@@ -28,6 +29,8 @@ var grpcStatuses = map[codes.Code]int{codes.OK: http.StatusOK, codes.Canceled: 4
 
 // grpcPath begins the path of each method of the service. maxGRPCQuestion is the maximum size of a
 // request without tensors, grpcHead the size of the prefix of a message.
+// A message comes behind one byte that says whether it is compressed and four of its length
+// ("Length-Prefixed-Message", doc/PROTOCOL-HTTP2.md of grpc/grpc).
 const (
 	grpcPath        = "/inference.GRPCInferenceService/"
 	maxGRPCQuestion = 4 << 10
@@ -35,9 +38,11 @@ const (
 )
 
 // calling is the key under which a call's context has its *grpcCall.
+// A type of this package's own keeps the key apart from those of other packages.
 type calling struct{}
 
 // grpcCall is a call of gRPC: its request, the writer of its answer, and the memory that it holds.
+// One goroutine serves a call, and the lease is released when it ends.
 type grpcCall struct {
 	r    *http.Request
 	w    http.ResponseWriter
@@ -45,6 +50,7 @@ type grpcCall struct {
 }
 
 // newGRPC returns the server of the service's methods.
+// The limit of grpc-go is a second one: grpcBody has bounded the body before.
 func (p *predictor) newGRPC() *grpc.Server {
 	s := grpc.NewServer(grpc.MaxRecvMsgSize(maxPredictBytes), grpc.UnaryInterceptor(p.grpcUnary))
 	s.RegisterService(&inferenceMethods, grpcService{p: p})
@@ -57,6 +63,7 @@ func (p *predictor) grpc(w http.ResponseWriter, r *http.Request) {
 	c := &grpcCall{r: r, w: w, held: lease{in: p.intake}}
 	defer c.held.release()
 	if err := p.grpcBody(c, w); err != nil {
+		// An answer without a message is one block of headers ("Trailers-Only").
 		st, _ := status.FromError(p.grpcError(r, err))
 		w.Header().Set("Content-Type", "application/grpc")
 		// without a body headers are trailers
@@ -68,6 +75,8 @@ func (p *predictor) grpc(w http.ResponseWriter, r *http.Request) {
 		p.calls.ServeHTTP(w, c.r.WithContext(context.WithValue(context.WithoutCancel(r.Context()),
 			calling{}, c)))
 	}
+	// gRPC answers every call with 200 in HTTP, and has its own status in a trailer. Metrics and
+	// spans would else call each failed call a success.
 	if o, ok := w.(*watched); ok && o.status == http.StatusOK {
 		code, err := strconv.Atoi(w.Header().Get("Grpc-Status"))
 		if o.status = grpcStatuses[codes.Code(code)]; err != nil || o.status == 0 {
@@ -77,6 +86,8 @@ func (p *predictor) grpc(w http.ResponseWriter, r *http.Request) {
 }
 
 // grpcBody reads the body of a call, which becomes that of c.r.
+// The token is checked before a byte of the body is read. A body beyond its limit, or one of more
+// than one message, is ResourceExhausted.
 func (p *predictor) grpcBody(c *grpcCall, w http.ResponseWriter) error {
 	name, most := c.r.PathValue("method"), maxGRPCQuestion
 	if name != "ServerLive" && name != "ServerReady" && name != "ModelReady" && !p.permits(c.r) {
@@ -105,12 +116,15 @@ func (p *predictor) grpcBody(c *grpcCall, w http.ResponseWriter) error {
 			err = c.held.take(c.r.Context(), of.contents)
 		}
 	}
+	// The request of net/http is left as it was, and only its copy has the body.
 	c.r = c.r.Clone(c.r.Context())
 	c.r.Body = io.NopCloser(bytes.NewReader(body))
 	return err
 }
 
 // grpcUnary calls a method until its caller has gone. A panic is an error of the call alone.
+// An answer made after its caller has gone is thrown away as an error. The lease grows by the
+// answer and its bytes before grpc-go encodes it.
 func (p *predictor) grpcUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo,
 	next grpc.UnaryHandler) (out any, err error) {
 	call := ctx.Value(calling{}).(*grpcCall)
@@ -134,6 +148,8 @@ func (p *predictor) grpcUnary(ctx context.Context, req any, _ *grpc.UnaryServerI
 }
 
 // grpcError returns an error with its status code, and logs one of the server's own.
+// Errors that callers can mend go out with their text. Others go to the log alone, since they may
+// name files and addresses of the server.
 func (p *predictor) grpcError(r *http.Request, err error) error {
 	var input *errInput
 	var beyond *errBeyond

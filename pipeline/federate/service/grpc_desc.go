@@ -12,6 +12,8 @@ import (
 )
 
 // inferenceService is the service of the Open Inference Protocol (inferpb/open_inference.proto).
+// Empty and BoolValue have the bytes of the protocol's own messages, so that these need not be
+// generated. Calls come at once, each in a goroutine of its own.
 type inferenceService interface {
 	ServerLive(context.Context, *emptypb.Empty) (*wrapperspb.BoolValue, error)
 	ServerReady(context.Context, *emptypb.Empty) (*wrapperspb.BoolValue, error)
@@ -22,6 +24,8 @@ type inferenceService interface {
 }
 
 // inferenceMethods are the service's methods by name, without a method that falls back on another.
+// The table stands in place of the code that protoc-gen-go-grpc would make. grpc-go answers a
+// method that is not in it with UNIMPLEMENTED.
 var inferenceMethods = grpc.ServiceDesc{
 	ServiceName: strings.Trim(grpcPath, "/"),
 	HandlerType: (*inferenceService)(nil),
@@ -36,6 +40,9 @@ var inferenceMethods = grpc.ServiceDesc{
 }
 
 // unaryMethod describes a method of one request and one response.
+// The handler has the form that grpc-go calls: decode fills the request, and the interceptor, if
+// there is one, calls the method. An error of decode comes back before the interceptor has seen
+// the call.
 func unaryMethod[In, Out any](name string,
 	call func(inferenceService, context.Context, *In) (*Out, error)) grpc.MethodDesc {
 	return grpc.MethodDesc{MethodName: name, Handler: func(server any, ctx context.Context,

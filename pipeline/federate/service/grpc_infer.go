@@ -29,11 +29,13 @@ const (
 
 // ofUint and ofFloat are the bytes of memory that a byte of uint_contents or fp32_contents takes
 // beyond those of the body: numbers of four bytes may have come as two.
+// A packed varint of one byte becomes a uint32 of 4 bytes, and a byte of the tensor.
 const ofUint, ofFloat = 6, 3
 
 const wantContents = "want uint_contents for UINT8, fp32_contents for FP32"
 
 // weight is the number of a message's fields, and the memory of its contents in bytes.
+// It is filled before the message is decoded, as decoding is the step that takes the memory.
 type weight struct {
 	fields   int
 	contents int64
@@ -44,6 +46,8 @@ type weight struct {
 // It walks over the wire format (protobuf.dev/programming-guides/encoding) before anything is
 // decoded, in O(bytes) and without memory. Fields of contents other than numbers of UINT8 and FP32
 // are refused, as is a known field of another type.
+// Unknown fields count too, since decoding keeps them. The recursion ends at level 2, so that
+// nested messages cost no stack.
 func (w *weight) add(message []byte, level int) error {
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeField(message)
@@ -56,6 +60,7 @@ func (w *weight) add(message []byte, level int) error {
 			value, _ = protowire.ConsumeBytes(message[tag:n])
 		}
 		message = message[n:]
+		// Numbers may come packed or one by one, and protobuf has readers accept both.
 		switch packed := kind == protowire.BytesType; {
 		case level == 2 && number == 4 && (packed || kind == protowire.VarintType):
 			w.contents += ofUint * int64(n)
@@ -89,6 +94,8 @@ func (w *weight) add(message []byte, level int) error {
 // raw_input_contents, and the answer's too.
 // Numbers of contents become bytes, little-endian, as raw contents are. Pixels of contents are
 // 32-bit numbers in the protocol, of which 0 to 255 are allowed.
+// Types and sizes are compared with the classifier's later, by build. Raw contents share the
+// memory of the message.
 func inferOf(q *pb.ModelInferRequest) (r *inferRequest, raw bool, err error) {
 	invalid := func(format string, args ...any) error {
 		return status.Errorf(codes.InvalidArgument, format, args...)
@@ -137,6 +144,8 @@ func inferOf(q *pb.ModelInferRequest) (r *inferRequest, raw bool, err error) {
 	if err := r.check(); err != nil {
 		return nil, false, inputf("%w", err)
 	}
+	// Its bytes are little-endian and row-major in the protocol, as tensors of the other
+	// interfaces are.
 	if raw = len(q.RawInputContents) > 0; raw {
 		if r.Inputs[0].Binary != nil {
 			return nil, false, invalid("both contents and raw_input_contents; want one of them")
@@ -194,6 +203,7 @@ func (s grpcService) ModelMetadata(_ context.Context, q *pb.Named) (*pb.Model, e
 
 // ModelInfer classifies one tensor. The version is compared before the work, and again with the one
 // that did it. Headers say where that holds an upload that was withdrawn.
+// The lease of the call holds the memory of the answer until it is sent.
 func (s grpcService) ModelInfer(ctx context.Context,
 	q *pb.ModelInferRequest) (*pb.ModelInferResponse, error) {
 	call, raw, err := inferOf(q)
@@ -229,6 +239,8 @@ func (s grpcService) ModelInfer(ctx context.Context,
 
 // message returns the answer, with raw_output_contents or the contents of each tensor.
 // The answer is in the form of the request: a client reads the one that it writes.
+// All outputs are float32: contents of 4 bytes a number. Raw contents are in the order of the
+// outputs.
 func (a *inferAnswer) message(raw bool) *pb.ModelInferResponse {
 	m := &pb.ModelInferResponse{ModelName: a.Model, ModelVersion: a.Version, Id: a.ID}
 	for _, t := range a.Outputs {
@@ -249,6 +261,7 @@ func (a *inferAnswer) message(raw bool) *pb.ModelInferResponse {
 
 // isModel returns an error where a caller names another model, or another version; an empty version
 // is any.
+// Names are cut in the error, as callers choose them.
 func isModel(v store.Version, name, version string) error {
 	if name != modelName || (version != "" && version != strconv.Itoa(v.Number)) {
 		return status.Errorf(codes.NotFound, "model %.40q version %.20q; there is %s version %d",

@@ -28,6 +28,7 @@ const (
 var inferOutputs = []string{"probabilities", "entropy", "mutual_information"}
 
 // inferError writes an error as the protocol defines it.
+// The status of HTTP tells the kind; the protocol has the one field error.
 func inferError(w http.ResponseWriter, status int, format string, args ...any) {
 	reply(w, status, map[string]string{"error": fmt.Sprintf(format, args...)})
 }
@@ -39,6 +40,7 @@ func inferNowhere(w http.ResponseWriter, r *http.Request) {
 }
 
 // ofVersion refuses requests for another version than the one that makes predictions.
+// While there is no version the next handler says so. A path without a version is any.
 func (p *predictor) ofVersion(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if v := p.version(); v != nil {
@@ -52,6 +54,7 @@ func (p *predictor) ofVersion(next http.HandlerFunc) http.HandlerFunc {
 }
 
 // inferServer answers with the name of the program and the extensions of the protocol that it has.
+// Names of extensions are Triton's.
 func (p *predictor) inferServer(w http.ResponseWriter, _ *http.Request) {
 	reply(w, http.StatusOK, map[string]any{"name": serverName, "version": protocolVersion,
 		"extensions": []string{"binary_tensor_data", "model_configuration", "statistics"}})
@@ -74,6 +77,7 @@ func (p *predictor) inferReady(w http.ResponseWriter, _ *http.Request) {
 
 // current returns the version that makes predictions, and its inputs and outputs; errNotYet if
 // there is none.
+// The version is not held on return: only its numbers are to be read.
 func (p *predictor) current() (v *served, inputs, outputs []tensor, err error) {
 	if v, err = p.acquire(); err != nil {
 		return nil, nil, nil, err
@@ -105,6 +109,7 @@ func (p *predictor) inferModel(w http.ResponseWriter, r *http.Request) {
 }
 
 // configured is a tensor in a model configuration, which leaves out the size of the batch.
+// Types are TYPE_UINT8 and TYPE_FP32, as Triton's model_config.proto names them.
 type configured struct {
 	Name     string  `json:"name"`
 	DataType string  `json:"data_type"`
@@ -120,6 +125,8 @@ type reshape struct {
 }
 
 // inferConfig answers with the model configuration, as Triton's extension defines it.
+// The largest batch is that of one request. Both inputs are optional where there are two, as a
+// request gives one.
 func (p *predictor) inferConfig(w http.ResponseWriter, r *http.Request) {
 	_, inputs, outputs, err := p.current()
 	if err != nil {
@@ -147,6 +154,7 @@ func (p *predictor) inferConfig(w http.ResponseWriter, r *http.Request) {
 
 // inferStatistics answers with the statistics of the version that makes predictions, as Triton's
 // extension defines them.
+// The list is empty while no version makes predictions. Counts begin anew with each version.
 func (p *predictor) inferStatistics(w http.ResponseWriter, _ *http.Request) {
 	v := p.version()
 	stats := []modelStatistics{}
@@ -159,6 +167,7 @@ func (p *predictor) inferStatistics(w http.ResponseWriter, _ *http.Request) {
 // infer classifies one tensor of images, or of feature rows.
 // The version is compared again with the path once the classifier has run: another may have taken
 // its place.
+// Binary tensors take a smaller multiple of memory, as no text of numbers is parsed.
 func (p *predictor) infer(w http.ResponseWriter, r *http.Request) {
 	held := lease{in: p.intake}
 	defer held.release()
@@ -198,6 +207,7 @@ func (p *predictor) infer(w http.ResponseWriter, r *http.Request) {
 
 // inferFailed answers with the error of a request.
 // It has the status of [predictor.badPrediction], in the form of the protocol.
+// Retry-After is in seconds (RFC 9110, section 10.2.3).
 func (p *predictor) inferFailed(w http.ResponseWriter, r *http.Request, err error) {
 	if s := status.Convert(err); s.Code() == codes.NotFound {
 		inferError(w, http.StatusNotFound, "%s", s.Message())

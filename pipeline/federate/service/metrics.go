@@ -17,6 +17,8 @@ import (
 )
 
 // metrics are the server's Prometheus metrics.
+// Handlers add to counters and histograms without the server's lock: the client library's own
+// operations are safe for concurrent use.
 type metrics struct {
 	handler  http.Handler
 	taken    prometheus.Counter
@@ -45,6 +47,7 @@ func newMetrics(s *Server) *metrics {
 			Help:    "Time to answer a request.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 12)}, []string{"route", "status"}),
 	}
+	// of is called under s.mu, and so takes no lock of the server's itself.
 	count := func(name, help string, of func() int) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
 			func() float64 {
@@ -98,6 +101,7 @@ func one(b bool) int {
 
 // privacyGauge returns a gauge of the round's epsilon, with the rest of the budget as labels.
 // A round that is not private has the value 0 and no labels.
+// The budget is settled before the round begins, so that the value is set once.
 func privacyGauge(b *privacy.Budget) prometheus.Collector {
 	o := prometheus.GaugeOpts{Name: "fmp_round_epsilon",
 		Help: "Epsilon of a private round; 0 where the round is not private."}
@@ -114,6 +118,8 @@ func privacyGauge(b *privacy.Budget) prometheus.Collector {
 
 // observe measures the duration of a route's requests.
 // The label is the pattern of the route, and not the path, which callers choose.
+// A pattern has few values, so that the number of time series is bounded however many paths
+// callers try.
 func (s *Server) observe(pattern string, next http.HandlerFunc) http.Handler {
 	return traced(s.Tracer, pattern, func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
@@ -126,6 +132,8 @@ func (s *Server) observe(pattern string, next http.HandlerFunc) http.Handler {
 // traced records a span of each request of a route, below that of the caller. Probes and scrapes
 // have none.
 // A status of 500 or above ends the span as an error.
+// The caller's span comes in the header that trace.Header names. Without a tracer requests are
+// served all the same, with their status recorded.
 func traced(t *trace.Tracer, pattern string, next http.HandlerFunc) http.Handler {
 	method, path, _ := strings.Cut(pattern, " ")
 	probe := slices.Contains([]string{"/healthz", "/readyz", "/metrics", "/v2/health/live",
@@ -151,6 +159,8 @@ type watched struct {
 	status int // 200 until a handler writes one, as of net/http
 }
 
+// WriteHeader keeps the last status, which is the final one where informational ones come before
+// it.
 func (w *watched) WriteHeader(status int) {
 	w.status = status
 	w.ResponseWriter.WriteHeader(status)

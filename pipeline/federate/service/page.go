@@ -24,6 +24,7 @@ var style string
 
 // page serves the status as an HTML page.
 // A page that fails midway is logged, and is sent as far as it is.
+// The body is made in memory first, as its length goes ahead of it.
 func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	var body bytes.Buffer
 	st := s.Status()
@@ -36,6 +37,7 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 // html returns a self-contained page. Names and reasons are written by clients: elements escape
 // them.
 // It loads nothing: the style is inside, and the icon is an empty data URL.
+// joins tells that the server has the pages under join/, which the header then links.
 func (st *Status) html(joins bool) g.Node {
 	title := fmt.Sprintf("Round %d", st.Round)
 	heading := title
@@ -194,6 +196,7 @@ func withdrawnRow(w WithdrawnStatus) g.Node {
 // memberRow tells of a client that is in, as the latest version judges it.
 // Where that version does not hold it, or the round is private, its numbers are dashes.
 // A P(honest) below one half is marked. The upload is told by 12 digits of its digest.
+// Counts of images are left out of a private round, which promises to count none.
 func (st *Status) memberRow(m MemberStatus) g.Node {
 	const none = "–"
 	images := none
@@ -223,6 +226,7 @@ func section(title, none string, body g.Group) g.Node {
 }
 
 // list returns a table with a row per item; nil if there are no items.
+// The box around the table scrolls sideways, so that long names do not widen the page.
 func list[T any](of []T, head []g.Node, row func(T) g.Node) g.Group {
 	if len(of) == 0 {
 		return nil
@@ -244,6 +248,7 @@ func number(cell func(...g.Node) g.Node, text string) g.Node {
 }
 
 // when writes a time in UTC, to the second.
+// A page has readers in several time zones, so that the zone is named.
 func when(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
 // whatIsIn describes the uploads of a private round.

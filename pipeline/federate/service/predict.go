@@ -58,6 +58,8 @@ const (
 
 // served is the version that makes predictions: a classifier of images and one of feature rows. A
 // classifier runs one batch at a time, as not every engine can run several.
+// A version is made once, and only its classifiers go when it is closed. data are the bytes that
+// are downloaded, and are not changed.
 type served struct {
 	version store.Version
 	data    []byte
@@ -73,6 +75,7 @@ type served struct {
 }
 
 // openClassifier loads a classifier's file; nil if there is none.
+// The caller closes the classifier. eng is nil on a server that makes no predictions.
 func openClassifier(eng engine.Engine, data []byte) (*classify.Classifier, error) {
 	if data == nil || eng == nil {
 		return nil, nil
@@ -81,6 +84,7 @@ func openClassifier(eng engine.Engine, data []byte) (*classify.Classifier, error
 }
 
 // predictor makes predictions with the classifier of the latest version.
+// mu guards serving and latest. It is held for a moment, and never while a classifier runs.
 type predictor struct {
 	engine engine.Engine // nil: it makes none
 	log    *slog.Logger
@@ -103,6 +107,7 @@ type predictor struct {
 }
 
 // newPredicting bounds the requests of one server, to an amount of memory.
+// The bounds of a body's size and rate are those of every request; all is in bytes.
 func newPredicting(all int64) *intake {
 	in := newIntake(&round.Bounds{Bytes: maxPredictBytes, Rate: predictRate}, all)
 	in.wait, in.taking = predictWait, predictTime
@@ -116,6 +121,8 @@ func newPredictor(eng engine.Engine, log *slog.Logger, t *trace.Tracer) *predict
 		void:    func(int) bool { return false }, watch: newWatch(),
 		arriving: newPredicting(maxArriving), intake: newPredicting(maxPredicting),
 		decoding: newPredicting(maxDecoding)}
+	// A caller has half of this memory at most, so that one that sends slowly leaves room for
+	// others.
 	p.arriving.total, p.arriving.shares = bodyTime, newShares(maxArriving/2)
 	p.calls = p.newGRPC()
 	return p
@@ -135,6 +142,8 @@ func (p *predictor) receive(held *lease, w http.ResponseWriter, r *http.Request,
 }
 
 // routes returns the paths under which predictions are made.
+// The second field says whether a path is for readers with a token alone. Probes of health are
+// not, and calls of gRPC are checked by grpcBody.
 func (p *predictor) routes() []route {
 	out := []route{
 		{"POST /v1/predict", true, p.predict},
@@ -163,6 +172,7 @@ func (p *predictor) routes() []route {
 }
 
 // close closes the classifier, and ends calls of gRPC.
+// Requests are then told that there is no version.
 func (p *predictor) close() {
 	p.calls.Stop()
 	p.replace(nil)
@@ -185,6 +195,8 @@ func (p *predictor) replace(next *served) {
 
 // serve makes a version the one that makes predictions.
 // On an error the version before it goes on making predictions.
+// Loading takes place outside the lock, so that requests go on meanwhile. Downloads of the latest
+// version come from data from the start.
 func (p *predictor) serve(v store.Version, data, rows []byte) error {
 	next := &served{version: v, data: data, drift: conformal.NewDrift(1, nil)}
 	p.mu.Lock()
@@ -209,6 +221,7 @@ func (p *predictor) serve(v store.Version, data, rows []byte) error {
 }
 
 // close waits for the requests that hold the version for reading.
+// New requests cannot get it: it has left serving before.
 func (v *served) close() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -222,6 +235,7 @@ func (v *served) close() {
 
 // memory is an image source over the images of a request. Each is written to its destination by a
 // function.
+// A function may wait for memory, and is called once, in the order of the images.
 type memory struct {
 	names []string
 	write []func(ctx context.Context, dst []uint8) error
@@ -249,6 +263,7 @@ func (m *memory) Next(ctx context.Context, dst []uint8) (imagefile.Item, error) 
 // add appends an image, which takes memory while it is decoded: ofPixel bytes a pixel, or more where
 // its decoder does, as for a tile that is larger than the image. The header is read first, so that
 // no memory is taken for an image that is too large.
+// data is shared until the image is decoded. The bound by division cannot overflow.
 func (m *memory) add(name string, data []byte, fit imagefile.Fit, in *intake) {
 	m.names = append(m.names, name)
 	m.write = append(m.write, func(ctx context.Context, dst []uint8) error {
@@ -282,6 +297,7 @@ func (m *memory) add(name string, data []byte, fit imagefile.Fit, in *intake) {
 }
 
 // errInput marks an error in a request's images or rows.
+// Interfaces turn it into a refusal of the request, and others into a failure of the server.
 type errInput struct{ err error }
 
 func (e *errInput) Error() string { return e.err.Error() }
@@ -326,6 +342,7 @@ func (p *predictor) acquire() (*served, error) {
 // Waiting for memory and for the classifier ends with ctx, or after predictTime. Where an image
 // cannot be read or classified the error is an *errInput, and nothing is answered. use is called while the
 // version is held open.
+// On return nothing of the classifier is in use. use gets predictions that are its to keep.
 func (p *predictor) run(ctx context.Context, held *lease, rows bool,
 	build func(c *classify.Classifier) (*memory, *onnx.Tensor, error),
 	use func(v store.Version, c *classify.Classifier, ps []classify.Prediction) error) (err error) {
@@ -361,6 +378,8 @@ func (p *predictor) run(ctx context.Context, held *lease, rows bool,
 	if err := held.take(ctx, int64(n)*(ofItem+ofNumber*int64(c.Manifest.C))); err != nil {
 		return err
 	}
+	// Its session joins inputs of several requests into batches, and ends with the request's
+	// context.
 	c = c.Through(func(s engine.Session) engine.Session { return &batched{s, queue, ctx, at} })
 	keep := func(ps []classify.Prediction) error { all = append(all, ps...); return nil }
 	if rows {
@@ -382,12 +401,15 @@ func (p *predictor) run(ctx context.Context, held *lease, rows bool,
 	span.SetAttributes(attribute.Int("fmp.images", len(all)),
 		attribute.Int64("fmp.queue_us", at.queue.Microseconds()),
 		attribute.Int64("fmp.run_us", at.infer.Microseconds()))
+	// Only predictions of whole requests count, so that a bad image leaves no trace in the
+	// metrics.
 	p.watch.add(v, c, all)
 	return use(v.version, c, all)
 }
 
 // predict answers with the classes of images (of any format that is read, one as the body or
 // several as multipart/form-data), or of feature rows (JSON), in the format of fmp predict --json.
+// The answer is made in memory before a byte is sent, so that an error still has its own status.
 func (p *predictor) predict(w http.ResponseWriter, r *http.Request) {
 	given := r.Header.Get("Content-Type")
 	kind, params, err := mime.ParseMediaType(given)
@@ -458,6 +480,7 @@ func (p *predictor) sayVoid(v store.Version, set func(name, value string)) {
 }
 
 // buildRows returns the input of feature rows, which are JSON.
+// The rows are put together in one tensor, [n, dx], once the classifier is known.
 func buildRows(data []byte) (func(c *classify.Classifier) (*memory, *onnx.Tensor, error), error) {
 	rows, err := featureRows(bytes.NewReader(data))
 	if err != nil {
@@ -476,6 +499,8 @@ func buildRows(data []byte) (func(c *classify.Classifier) (*memory, *onnx.Tensor
 
 // featureRows parses {"features": [[...], ...]}, 1 to maxPredictItems rows, and stops at the first
 // beyond that.
+// Tokens are read one at a time, so that no row beyond the bound is parsed. Other keys are
+// refused.
 func featureRows(body io.Reader) (rows [][]float32, err error) {
 	d := json.NewDecoder(body)
 	for _, want := range []json.Token{json.Delim('{'), "features", json.Delim('[')} {
@@ -516,6 +541,7 @@ func featureRows(body io.Reader) (rows [][]float32, err error) {
 type numberRow []float32
 
 // UnmarshalJSON counts the commas first: a slice that grows would take up to twice the memory.
+// A row of c commas has c + 1 numbers at most.
 func (r *numberRow) UnmarshalJSON(text []byte) error {
 	if bytes.Contains(text, []byte("null")) { // which JSON has in place of NaN, and is read as 0
 		return errors.New("features: a number is null; want all of them, finite")
@@ -527,6 +553,7 @@ func (r *numberRow) UnmarshalJSON(text []byte) error {
 // parts returns the names and contents of the files in a multipart form.
 // A part without a file name is named by its number. The body has come whole, so that its size
 // bounds them.
+// The form is the one of RFC 7578.
 func parts(body io.Reader, boundary string) (names []string, files [][]byte, err error) {
 	if boundary == "" {
 		return nil, nil, errors.New("the form has no boundary")
@@ -560,6 +587,7 @@ func parts(body io.Reader, boundary string) (names []string, files [][]byte, err
 type refuses func(code, detail string, args ...any)
 
 // badPrediction refuses a request whose body or input could not be read or classified.
+// Cases are in the order of their precedence: an error of input may wrap that of a context.
 func (p *predictor) badPrediction(refuse refuses, r *http.Request, err error) {
 	var input *errInput
 	var large *http.MaxBytesError

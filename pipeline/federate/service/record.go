@@ -24,6 +24,8 @@ var errRecord = errors.New("the record of withdrawals, which every older copy of
 // receipt a line. A client gets its receipt only once its line is on the disk, so that a state that
 // is put back revives no upload in silence ([Server.heed]). The caller holds publishing or has
 // exclusive access.
+// The file only grows: a line is added whole or not at all, and none is changed. Without a path of
+// Withdrawals nothing is kept.
 func (s *Server) record(all ...*store.Record) error {
 	var lines []byte
 	var made []*wire.Withdrawal
@@ -47,6 +49,7 @@ func (s *Server) record(all ...*store.Record) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errRecord, err)
 	}
+	// The index follows the disk, so that a line that failed is tried again.
 	for _, w := range made {
 		s.recorded[w.Client] = w
 	}
@@ -56,6 +59,8 @@ func (s *Server) record(all ...*store.Record) error {
 // heed reads the record of withdrawals, and takes out again the uploads of clients that it names:
 // a state that holds one is an older copy. Versions that the record names and the state lacks stay
 // in the notice, and their numbers are given to no others. It has exclusive access.
+// A server that makes one classifier alone has no withdrawals to heed. An error stops the start:
+// serving an upload that was withdrawn would be worse.
 func (s *Server) heed(ctx context.Context) error {
 	if s.Withdrawals == "" || s.once() {
 		return nil
@@ -63,6 +68,7 @@ func (s *Server) heed(ctx context.Context) error {
 	var all []*wire.Withdrawal
 	err := atomicfile.Extend(s.Withdrawals, maxRecord, func(lines []byte) (_ []byte, err error) {
 		all, err = s.receipts(lines)
+		// No bytes are added: Extend reads alone.
 		return nil, err
 	}, nil)
 	if err != nil {
@@ -89,6 +95,8 @@ func (s *Server) heed(ctx context.Context) error {
 }
 
 // receipts reads the lines of the record of withdrawals.
+// Each signature is verified by this server's key. One bad line is an error, as a file that was
+// cut may lack others.
 func (s *Server) receipts(lines []byte) (all []*wire.Withdrawal, err error) {
 	n := 0
 	for line := range bytes.Lines(lines) {
@@ -106,6 +114,7 @@ func (s *Server) receipts(lines []byte) (all []*wire.Withdrawal, err error) {
 }
 
 // miss notes the versions that a withdrawal names and the state lacks.
+// floor is the largest number ever given, since two files of one number could not be told apart.
 func (s *Server) miss(w *wire.Withdrawal) {
 	named := w.Held
 	if w.Without != nil {
@@ -125,6 +134,8 @@ func (s *Server) miss(w *wire.Withdrawal) {
 
 // again repeats a withdrawal of the record. A client that an older copy of the state does not know
 // has a note of it all the same, as its upload may be sent again.
+// Its time is that of the first withdrawal, as the client's receipt says. An upload that could not
+// be erased yet is owed, and tried later.
 func (s *Server) again(ctx context.Context, w *wire.Withdrawal) error {
 	stored, err := s.Store.Get(ctx, w.Client)
 	if errors.Is(err, store.ErrNone) {

@@ -9,6 +9,7 @@ import (
 )
 
 // statistics counts the predictions of a version.
+// Its zero value counts nothing yet. Methods are safe for concurrent use.
 type statistics struct {
 	mu     sync.Mutex
 	counts modelStatistics
@@ -23,6 +24,7 @@ type batchStatistics struct {
 }
 
 // modelStatistics is the JSON of Triton's statistics extension.
+// Durations are sums in nanoseconds, and a mean is NS/Count.
 type modelStatistics struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
@@ -56,12 +58,14 @@ func (d *duration) add(t time.Duration) {
 
 // stages are those of one request: when it came and when the last of its images or rows was
 // computed, and how long they waited and ran.
+// computed - start is the wait, the runs and the rest, which is reading the input.
 type stages struct {
 	start, computed time.Time
 	queue, infer    time.Duration
 }
 
 // ran counts a run of the classifier on n images or rows.
+// A run may serve images of several requests, and counts once.
 func (s *statistics) ran(n int, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,6 +80,7 @@ func (s *statistics) ran(n int, took time.Duration) {
 }
 
 // add counts a request that ends now: of n images or rows, or a failed one.
+// A failed request adds to Fail alone.
 func (s *statistics) add(at *stages, n int, err error) {
 	now := time.Now()
 	s.mu.Lock()
@@ -95,6 +100,7 @@ func (s *statistics) add(at *stages, n int, err error) {
 }
 
 // of returns the statistics of a version.
+// Sizes ascend. The copy is the caller's.
 func (s *statistics) of(version int) modelStatistics {
 	s.mu.Lock()
 	defer s.mu.Unlock()

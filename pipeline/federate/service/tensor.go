@@ -19,12 +19,14 @@ import (
 )
 
 // headerLength is the header with the length of the JSON that precedes binary tensors.
+// Its value is a decimal number of bytes.
 const headerLength = "Inference-Header-Content-Length"
 
 // tensor is a tensor of the protocol, its data as JSON or, in Binary, as bytes that follow the
 // JSON.
 // Shape is of images [n, height, width, channels], of features [n, dx]. A request has either Data
 // or Binary.
+// Images are row-major with the channels last, 0 to 255.
 type tensor struct {
 	Name       string          `json:"name"`
 	Shape      bounded[int64]  `json:"shape"`
@@ -35,6 +37,7 @@ type tensor struct {
 }
 
 // binarySize is the parameter of a tensor in bytes; nil where its data are JSON.
+// Bytes is a pointer, so that 0 bytes differ from no size.
 type binarySize struct {
 	Bytes *int64 `json:"binary_data_size,omitempty"`
 }
@@ -47,6 +50,7 @@ func (p *binarySize) UnmarshalJSON(text []byte) error {
 }
 
 // parameters decodes the parameters of a tensor, which has one alone.
+// of and has name the tensor and its parameter in the error.
 func parameters(text []byte, to any, of, has string) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
@@ -57,6 +61,7 @@ func parameters(text []byte, to any, of, has string) error {
 }
 
 // inferRequest is a request for inference.
+// Fields beside these are ignored, as encoding/json does it.
 type inferRequest struct {
 	ID         string `json:"id"`
 	Parameters struct {
@@ -70,10 +75,12 @@ type inferRequest struct {
 
 // bounded is a list of at most maxOutputs elements: empty ones of JSON would take a hundred times
 // their text.
+// It bounds inputs, outputs and axes.
 type bounded[T any] []T
 
 // UnmarshalJSON counts the commas of the list, outside of texts and inner lists, before it takes
 // memory.
+// encoding/json passes it valid JSON, so that brackets match. It costs O(bytes).
 func (l *bounded[T]) UnmarshalJSON(text []byte) error {
 	depth, quoted, n := 0, false, 0 // commas of the list itself
 	for i := 0; i < len(text); i++ {
@@ -119,6 +126,8 @@ func (p *outputParameters) UnmarshalJSON(text []byte) error {
 // order.
 // Every byte after the JSON must be some input's. Tensors share the memory of the body, and their
 // capacity ends with them.
+// The header's number counts from the first byte of the body. Sizes are compared with the bytes
+// that came, so that no size takes memory.
 func parseInfer(body []byte, header http.Header) (*inferRequest, error) {
 	if e := header.Get("Content-Encoding"); e != "" && e != "identity" {
 		return nil, fmt.Errorf("Content-Encoding is %.20q; send the request as it is", e)
@@ -147,6 +156,7 @@ func parseInfer(body []byte, header http.Header) (*inferRequest, error) {
 			return nil, fmt.Errorf("%.40q has binary_data_size %d; %d bytes follow the "+
 				"JSON, and there may be no data beside them", in.Name, n, len(rest))
 		}
+		// A third index keeps an append to one tensor out of the next.
 		in.Binary, rest = rest[:n:n], rest[n:]
 	}
 	if len(rest) > 0 {
@@ -157,6 +167,7 @@ func parseInfer(body []byte, header http.Header) (*inferRequest, error) {
 }
 
 // check checks the names of inputs and outputs.
+// A request of gRPC is checked by it too. Types and shapes wait until the classifier is known.
 func (q *inferRequest) check() error {
 	if len(q.Inputs) != 1 || (q.Inputs[0].Name != "images" && q.Inputs[0].Name != "features") {
 		return fmt.Errorf("%d inputs; want one, images or features", len(q.Inputs))
@@ -174,6 +185,7 @@ func (q *inferRequest) rows() bool { return q.Inputs[0].Name == "features" }
 
 // build makes the classifier's input.
 // It returns images as a source, or rows as a tensor [n, dx]; the other is nil.
+// It is called with the version locked for reading. The images read the request's bytes later.
 func (q *inferRequest) build(c *classify.Classifier) (*memory, *onnx.Tensor, error) {
 	in := &q.Inputs[0]
 	if q.rows() {
@@ -195,6 +207,7 @@ func (q *inferRequest) build(c *classify.Classifier) (*memory, *onnx.Tensor, err
 // the classifier's are resized as its graph resizes them.
 // Sizes are bounded one after another, so that no product of them overflows. An image of another
 // size takes memory while it is resized.
+// All images of a request have one shape, since they are one tensor.
 func (q *inferRequest) pictures(fit imagefile.Fit) (*memory, error) {
 	in := &q.Inputs[0]
 	n, err := in.check([]int64{-1, -1, -1, int64(fit.Ch)}, "UINT8")
@@ -238,6 +251,7 @@ func (q *inferRequest) pictures(fit imagefile.Fit) (*memory, error) {
 
 // inferAnswer is the answer to a request: JSON, then the binary data of the outputs that state a
 // size, in their order.
+// Its tensors are in the order of inferOutputs.
 type inferAnswer struct {
 	Model   string   `json:"model_name"`
 	Version string   `json:"model_version"`
@@ -249,6 +263,7 @@ type inferAnswer struct {
 // Shapes are [n, classes] of probabilities, and [n] of entropy and mutual information, both in
 // nats.
 // Outputs come in the order of inferOutputs, and not in that of the request.
+// Numbers of JSON are float32 in the fewest digits that read back alike.
 func (q *inferRequest) answer(v store.Version, c *classify.Classifier,
 	ps []classify.Prediction) (*inferAnswer, error) {
 	n := int64(len(ps))
@@ -284,6 +299,7 @@ func (q *inferRequest) answer(v store.Version, c *classify.Classifier,
 
 // output reports whether a request wants an output, and whether as bytes.
 // The binary_data of an output goes before the binary_data_output of its request.
+// An output that is named twice is sent once, as its first mention says.
 func (q *inferRequest) output(name string) (wanted, inBytes bool) {
 	if len(q.Outputs) == 0 {
 		return true, q.Parameters.Binary
@@ -301,6 +317,7 @@ func (q *inferRequest) output(name string) (wanted, inBytes bool) {
 
 // write writes the answer: the JSON, and then the bytes of the outputs in their order.
 // Where bytes follow, the header says how long the JSON is.
+// The lease holds the answer until it is sent.
 func (a *inferAnswer) write(w http.ResponseWriter, held *lease) {
 	text, err := json.Marshal(a)
 	if err != nil {
@@ -323,6 +340,7 @@ func (a *inferAnswer) write(w http.ResponseWriter, held *lease) {
 }
 
 // bytes returns exactly n values of a UINT8 tensor.
+// Binary data are shared with the body, and JSON is parsed into a new slice.
 func (t *tensor) bytes(n int) ([]uint8, error) {
 	if t.Parameters == nil || t.Parameters.Bytes == nil {
 		return numbers[uint8](t.Data, n, 0, math.MaxUint8)
@@ -335,6 +353,7 @@ func (t *tensor) bytes(n int) ([]uint8, error) {
 }
 
 // floats returns exactly n values of an FP32 tensor, which are finite. Bytes are little-endian.
+// Both forms refuse NaN and infinities, which would spread to every output.
 func (t *tensor) floats(n int) ([]float32, error) {
 	if t.Parameters == nil || t.Parameters.Bytes == nil {
 		return numbers[float32](t.Data, n, -math.MaxFloat32, math.MaxFloat32)
@@ -356,6 +375,7 @@ func (t *tensor) floats(n int) ([]float32, error) {
 // check checks a tensor's type and its shape against the wanted shape (-1: any size) and returns
 // the size of the first axis.
 // Wanted are 1 to maxPredictItems along it, and up to maxPredictPixels along others of any size.
+// An axis that is wanted as -1 may have any size within its bound.
 func (t *tensor) check(want []int64, kind string) (int, error) {
 	if t.Datatype != kind {
 		return 0, inputf("%s has datatype %.20q; want %s", t.Name, t.Datatype, kind)
@@ -380,6 +400,8 @@ func (t *tensor) check(want []int64, kind string) (int, error) {
 // JSON, and stops at the first beyond that.
 // The shape is given apart, so that nested lists are read as flat ones. It takes memory for n
 // numbers, or for as many as the text may have.
+// Numbers are parsed in float64 and rounded once. A number beyond float64 is infinite, and so out
+// of bounds.
 func numbers[T uint8 | float32](data json.RawMessage, n int, low, high float64) ([]T, error) {
 	const between = "[], \t\r\n"
 	out := make([]T, 0, min(n, len(data)/2+1))

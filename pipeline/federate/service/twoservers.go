@@ -44,6 +44,7 @@ import (
 // peerToken derives the token by which the leader proves to the helper that it knows their secret.
 // It is 32 bytes of HKDF-SHA256 (RFC 5869) in hexadecimal, without a salt. The secret itself is
 // never sent.
+// The text is HKDF's info, which keeps the token apart from other keys of the same secret.
 func peerToken(secret string) string {
 	b, err := hkdf.Key(sha256.New, []byte(secret), nil, "fmp leader's token", 32)
 	if err != nil { // a length beyond HKDF's limit
@@ -69,6 +70,7 @@ func (s *Server) role() string {
 }
 
 // serverOf returns the server that a share must be for.
+// In a round of one server it is the leader's number, and not asked for.
 func (s *Server) serverOf() int {
 	if s.role() == wire.Helper {
 		return prio.Helper
@@ -86,6 +88,7 @@ const (
 
 // recallSum reads from the store whether the set of clients in the sum is fixed: with two servers
 // at the leader, or at the helper by the leader; with one by the sum that is kept.
+// It is called at the start, before any request.
 func (s *Server) recallSum(ctx context.Context) (err error) {
 	if !s.twoServers() {
 		if s.once() {
@@ -108,6 +111,7 @@ func (s *Server) recallSum(ctx context.Context) (err error) {
 // begin starts the verification of a share.
 // It returns the state to finish with the other part, and this part of the proof. The key is of the
 // secret, the round and the graph, so that both servers check at the same points.
+// A proof shows that the numbers are in range and nothing more.
 func (s *Server) begin(r *federate.Release) (*prio.Checking, []byte, error) {
 	scheme, err := r.Scheme()
 	if err != nil {
@@ -127,6 +131,7 @@ func (s *Server) begin(r *federate.Release) (*prio.Checking, []byte, error) {
 
 // ofSecret returns an error if a stored share was proven under another secret than the server has:
 // no sum of such shares could ever be opened.
+// It is for a start, so that a wrong secret is found before the round's end.
 func (s *Server) ofSecret(stored *store.Record) error {
 	r, err := s.believePrivate(stored.Receipt.Client, stored.Data, s.kept())
 	if err != nil {
@@ -148,6 +153,7 @@ func (s *Server) ofSecret(stored *store.Record) error {
 // part of it. Of a share that came before, the helper must know that it was proven.
 // The part is stored with the share: [Server.addShares] finishes the proof once more by it. A
 // refusal of the helper wraps a *[wire.Problem].
+// No lock is held while the helper is waited for.
 func (s *Server) prove(ctx context.Context, r *federate.Release, before bool) ([]byte, error) {
 	c, own, err := s.begin(r)
 	if err != nil {
@@ -187,6 +193,7 @@ func (s *Server) unproven(ctx context.Context, a arrival, err error) error {
 }
 
 // peer passes on requests of the leader only.
+// The comparison takes constant time in the token's bytes.
 func (s *Server) peer(next handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -220,6 +227,7 @@ func (s *Server) suspect() {
 
 // body decodes a request's JSON of at most most bytes.
 // It is for requests of the leader alone, behind [Server.peer]: their body has no minimum rate.
+// most bounds the memory, beside that of the decoded value.
 func body(w http.ResponseWriter, r *http.Request, most int64, v any) error {
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	if err == nil {
@@ -234,6 +242,7 @@ func body(w http.ResponseWriter, r *http.Request, most int64, v any) error {
 // share reads a client's share from the helper's store.
 // The two shares of a client have one nonce, so that one of another nonce goes with another share.
 // A name that nobody may have, no share, and another nonce are store.ErrNone.
+// Other errors are the store's, or of a stored share that cannot be read.
 func (s *Server) share(ctx context.Context, client string,
 	nonce []byte) (*store.Record, *federate.Release, error) {
 	if err := identity.CheckName(client); err != nil {
@@ -302,6 +311,7 @@ func (s *Server) proof(w http.ResponseWriter, r *http.Request) error {
 
 // close fixes the set of clients in the sum: those whose uploads are in or being accepted.
 // Uploads hold opening for reading while they are stored, so that this waits for those under way.
+// It may be called again, and the set stays fixed.
 func (s *Server) close() {
 	s.opening.Lock()
 	defer s.opening.Unlock()
@@ -311,6 +321,7 @@ func (s *Server) close() {
 }
 
 // closed reports whether the set of clients is fixed.
+// It is for rounds that end with their first classifier.
 func (s *Server) closed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -341,6 +352,7 @@ func (s *Server) givenSum(w http.ResponseWriter, r *http.Request) error {
 
 // sum sends the leader the helper's share of a sum, with the helper's noise: for one set of clients
 // only, the same on every request.
+// The share is on the disk before it is sent: a sum that was sent and lost would be drawn again.
 func (s *Server) sum(w http.ResponseWriter, r *http.Request) error {
 	var of sumOf
 	s.mu.Lock() // clients whose lines were taken out of the roster stay in
@@ -396,6 +408,7 @@ func (s *Server) sum(w http.ResponseWriter, r *http.Request) error {
 }
 
 // sized returns an error unless a sum is of enough clients, each once, in the order of their names.
+// Fewer clients would each stand out more in the sum.
 func (s *Server) sized(of sumOf) error {
 	// a quorum below min_uploads is enough before the deadline
 	least := min(s.Round.MinUploads, s.quorum)
@@ -411,6 +424,7 @@ func (s *Server) sized(of sumOf) error {
 // its noise. It verifies each again, by the other's part of the proof that is stored with it, as
 // the verified numbers themselves are not stored. That is O(M C K) for M clients. A share that is
 // missing, or was not checked, is store.ErrNone.
+// Noise is added once to the sum, and is new at each call.
 func (s *Server) addShares(ctx context.Context, of sumOf) (*prio.Sum, error) {
 	var sum *prio.Sum
 	for _, m := range of.Clients {
@@ -443,6 +457,7 @@ func (s *Server) addShares(ctx context.Context, of sumOf) (*prio.Sum, error) {
 
 // settle returns, at the leader, the clients in the sum: those whose uploads are in at the first
 // call, and the same ever after.
+// The set is stored before anything is asked of the helper.
 func (s *Server) settle(ctx context.Context) (of sumOf, err error) {
 	s.close()
 	if of, err = s.readBatch(ctx); !errors.Is(err, store.ErrNone) {
@@ -491,6 +506,7 @@ func (s *Server) keepObject(ctx context.Context, object string, v any) error {
 // this server had, and lost with the last seconds of its state. The helper takes those that the
 // leader asked for. The leader takes those of its set, or, before it has one, those that the helper
 // knows to be proven.
+// false has the upload refused as one that came late.
 func (s *Server) lost(ctx context.Context, a arrival) (bool, error) {
 	if !s.twoServers() {
 		return false, nil
@@ -516,6 +532,7 @@ func (s *Server) lost(ctx context.Context, a arrival) (bool, error) {
 // to its share of their sum and opens it with the helper's.
 // The releases have sizes and no numbers, as a single share is random. A client whose share is not
 // there is an error: the set of clients does not change.
+// Each call of the function draws this server's noise anew: one result alone may be published.
 func (s *Server) members(ctx context.Context) ([]pool.Release, func() (*privacy.Release, error),
 	error) {
 	of, err := s.settle(ctx)
@@ -568,6 +585,7 @@ func lacking(server string, lost []string) error {
 // proven, is told again of each. Where it gave a sum of other clients that this server lost, these
 // are the clients of the sum from then on.
 // The error is returned even so, and the next attempt of Run asks for the sum of those clients.
+// SumOpened means that the helper gave a sum: another is never asked for.
 func (s *Server) helperSum(ctx context.Context, of sumOf) ([]byte, error) {
 	theirs, err := s.Helper.sum(ctx, s.Round.Round, of)
 	switch codeOf(err) {
@@ -593,6 +611,7 @@ func (s *Server) helperSum(ctx context.Context, of sumOf) ([]byte, error) {
 }
 
 // proveAgain proves the shares of a sum to a helper that lost some, or that they were proven.
+// It costs a request for each client, one after another.
 func (s *Server) proveAgain(ctx context.Context, of sumOf) error {
 	var lost []string
 	for _, m := range of.Clients {

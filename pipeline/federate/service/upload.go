@@ -28,6 +28,7 @@ import (
 // can make the server work.
 // In order: signature, patience with refused uploads, one request a client, memory and rate, the
 // digest that was signed, and the content.
+// An error is a refusal with a code, or the server's own.
 func (s *Server) upload(w http.ResponseWriter, r *http.Request) error {
 	client, digest, signature, err := s.stated(r, identity.Upload, "upload")
 	if err != nil {
@@ -56,6 +57,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) error {
 
 // stated returns the client that signed the digest which a request states of its body, a report or
 // an upload.
+// The digest is not compared here, as no body has been read.
 func (s *Server) stated(r *http.Request, purpose identity.Purpose,
 	body string) (client, digest string, signature []byte, err error) {
 	digest = contentDigest(r)
@@ -78,6 +80,7 @@ func asStated(body, digest string, data []byte) error {
 
 // unread is the refusal of an upload that could not be read.
 // An error of the connection is BadRequest, which nobody is there to read.
+// Unavailable has the client send again; the others have it change something.
 func (s *Server) unread(err error) error {
 	var large *http.MaxBytesError
 	switch {
@@ -96,6 +99,7 @@ func (s *Server) unread(err error) error {
 }
 
 // contentDigest returns the SHA-256 (hexadecimal) that a request states; empty if it states none.
+// Digests by other algorithms in the list are passed over.
 func contentDigest(r *http.Request) string {
 	for _, part := range strings.Split(r.Header.Get("Content-Digest"), ",") {
 		text, ok := strings.CutPrefix(strings.TrimSpace(part), "sha-256=:")
@@ -109,6 +113,8 @@ func contentDigest(r *http.Request) string {
 
 // take and release limit a client to one upload at a time: of two at once each would find the
 // other's record missing, and the memory of uploads is shared by all clients.
+// busy has names of clients, and of keys behind "key ". It never waits: the second request is
+// refused.
 func (s *Server) take(client string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,6 +151,7 @@ func carried(r *http.Request) *http.Request {
 }
 
 // rouse lets Run look for work that is due.
+// The channel holds one token, so that rouse never blocks, and several calls are one look.
 func (s *Server) rouse() {
 	select {
 	case s.wake <- struct{}{}:
@@ -156,6 +163,8 @@ func (s *Server) rouse() {
 // an earlier request may have stored it whose answer from the store was lost. An upload that it
 // replaced is erased then.
 // A withdrawn upload is returned with Gone set, and without an error.
+// An error of Erase comes with the record: the caller takes nothing new until bytes of the old are
+// gone.
 func (s *Server) look(ctx context.Context, client string) (*store.Record, error) {
 	stored, err := s.Store.Get(ctx, client)
 	switch {
@@ -180,6 +189,7 @@ func (s *Server) look(ctx context.Context, client string) (*store.Record, error)
 // is none.
 // It costs O(uploads that are in), under mu. Records of earlier programs have no key, and match
 // none.
+// Two names of one key would count as two clients.
 func (s *Server) byKey(key, client string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,6 +205,7 @@ func (s *Server) byKey(key, client string) string {
 // index: a client that comes again after an answer was lost gets the receipt that it has. An upload
 // that was replaced or withdrawn never comes back: a copy of its request has a valid signature
 // still. The content is read after that, and the helper of two servers is asked after the content.
+// No record is stored before the last check. The key is taken from the roster as it is by then.
 func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) error {
 	own := r.Context()
 	r = carried(r)
@@ -269,6 +280,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) error
 // with its receipt.
 // After an error of the store the state is read again: where it has this upload the client gets its
 // receipt, else the error. Put compares revisions, so that of two writers one fails.
+// The answer is 201 with the receipt, also where the store failed after it had stored the record.
 func (s *Server) keep(w http.ResponseWriter, r *http.Request, record, old *store.Record) error {
 	var revision uint64
 	if old != nil {
@@ -333,6 +345,7 @@ func (s *Server) proven(ctx context.Context, r *http.Request, a arrival,
 // accepted never depends on the other clients' uploads, whose contents the answer would reveal.
 // The budget is compared without points that have no effect. Of two servers each takes the share
 // that is made for it, as the two shares together open the numbers.
+// The error is the reason that goes to the client and into quarantine.
 func (s *Server) read(client string, data []byte) (n int, err error) {
 	private := federate.IsRelease(data)
 	switch budget := s.Round.Privacy; {
@@ -363,6 +376,7 @@ func (s *Server) read(client string, data []byte) (n int, err error) {
 }
 
 // expect returns the fields that uploads of the round have.
+// The result is a copy, of which the caller may change fields.
 func (s *Server) expect() federate.Expect {
 	want := pool.Expect(s.Round.Client)
 	want.Round = &s.Round.Round
@@ -389,6 +403,7 @@ func (s *Server) believePrivate(client string, data []byte,
 }
 
 // believe decodes an upload and checks it against the round and its bounds.
+// Norms cost O(points k), and are looked at only where the round bounds them.
 func (s *Server) believe(client string, data []byte) (*federate.Upload, error) {
 	u, err := federate.Decode(data, s.expect())
 	if err != nil {
@@ -435,6 +450,7 @@ func (s *Server) believe(client string, data []byte) (*federate.Upload, error) {
 // operators, and returns the refusal.
 // Only the last refused upload of a client is kept. A failure to store it is logged, and the
 // refusal stands.
+// Its error is the refusal itself, BadUpload, and never nil.
 func (s *Server) quarantine(ctx context.Context, refusal store.Refusal, data []byte) error {
 	s.mu.Lock()
 	refusal.Count = s.refused[refusal.Client].Count + 1
@@ -455,6 +471,7 @@ func (s *Server) quarantine(ctx context.Context, refusal store.Refusal, data []b
 
 // receipt sends a client its own receipt.
 // It is read from the state, and not from the index, so that it is the one that is on disk.
+// The statement has no content, and its purpose is Ask alone: it can be used for nothing else.
 func (s *Server) receipt(w http.ResponseWriter, r *http.Request) error {
 	client, _, err := s.signed(r, identity.Ask, "")
 	if err != nil {

@@ -11,6 +11,8 @@ import (
 )
 
 // listVersions answers with all versions, those that are superseded among them, the latest last.
+// No one is withheld here: a list tells which versions hold a withdrawn upload, and serves no
+// file.
 func (s *Server) listVersions(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	versions := s.listed()
@@ -21,6 +23,7 @@ func (s *Server) listVersions(w http.ResponseWriter, r *http.Request) {
 // find returns the version that a request names, by default the latest.
 // Numbers are compared as text, so that 01 and +1 name no version.
 // While there is no version, the refusal says when one is made.
+// An error is a refusal with a code of package wire: NotYet may be asked again, NoVersion not.
 func (s *Server) find(name string) (v VersionStatus, err error) {
 	s.mu.Lock()
 	versions, why := s.listed(), s.short()
@@ -47,6 +50,7 @@ func (s *Server) find(name string) (v VersionStatus, err error) {
 // withdrawn, nil of others. The one that takes the place of the last is made at once.
 // A request that names the version is told which one takes its place, if one does.
 // A request for the latest is told to wait, or that fewer than min_uploads are left.
+// Unavailable has a client ask again soon, and Superseded has it drop the version.
 func (s *Server) withheld(v VersionStatus, named bool) error {
 	sup := v.Superseded
 	switch {
@@ -70,6 +74,7 @@ func (s *Server) withheld(v VersionStatus, named bool) error {
 }
 
 // version serves a version's record with the uploads in it.
+// The record of a withheld version is served too: it holds digests and counts, and no features.
 func (s *Server) version(w http.ResponseWriter, r *http.Request) error {
 	v, err := s.find(r.PathValue("version"))
 	if err != nil {
@@ -89,6 +94,7 @@ func (s *Server) version(w http.ResponseWriter, r *http.Request) error {
 // asked returns the version of a request for the latest one, or for ?version=N, unless it is
 // withheld.
 // A parameter that is empty or given twice is refused.
+// An empty parameter is more likely a script's empty variable than a wish for the latest.
 func (s *Server) asked(r *http.Request) (v VersionStatus, err error) {
 	name := ""
 	if given := r.URL.Query()["version"]; len(given) > 0 {
@@ -108,6 +114,8 @@ func (s *Server) asked(r *http.Request) (v VersionStatus, err error) {
 // classifier serves the classifier file of the latest version, or of ?version=N.
 // The latest is served from memory. Earlier ones are read from the store, within memory for all
 // readers, of which a caller holds half at most.
+// The half is of maxFiles. A listed version whose file is missing is the server's error, and not
+// the caller's.
 func (s *Server) classifier(w http.ResponseWriter, r *http.Request) error {
 	v, err := s.asked(r)
 	if err != nil {
@@ -129,6 +137,7 @@ func (s *Server) classifier(w http.ResponseWriter, r *http.Request) error {
 		}
 		return err
 	}
+	// The name tells files of several rounds and versions in one folder apart.
 	w.Header().Set("Content-Disposition",
 		fmt.Sprintf(`attachment; filename="classifier-%d-%d.onnx"`, s.Round.Round, v.Number))
 	serveModel(w, r, v.Digest, data)

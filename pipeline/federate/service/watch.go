@@ -13,6 +13,7 @@ import (
 
 const (
 	// maxWatched bounds the classes that predictions are counted by; the others are counted as one.
+	// Each class is a time series of its own in Prometheus.
 	maxWatched = 100
 	otherClass = "other"
 )
@@ -26,6 +27,7 @@ const (
 
 // watch counts the predictions of a server for Prometheus, and tests whether images are drawn like
 // those that calibrated the classifier.
+// The counters outlive a version, and drift is the version's own.
 type watch struct {
 	classes                                *prometheus.CounterVec
 	confidence, entropy, disagreement, set prometheus.Histogram
@@ -40,6 +42,7 @@ type watch struct {
 
 // newWatch returns counters of no predictions, and a test of drift without a reference. Buckets of
 // nats are .001 times powers of 2.5.
+// The last bound is 0.001 · 2.5^9 = 3.8 nats, near the entropy of 45 equal classes.
 func newWatch() *watch {
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help,
@@ -61,6 +64,7 @@ func newWatch() *watch {
 			Help: "Predictions whose set has not one class alone, or that are less sure " +
 				"than --reject: for people."}),
 	}
+	// The series exists from the start, so that a rate of it is 0 and not missing.
 	w.classes.WithLabelValues(otherClass)
 	return w
 }
@@ -92,6 +96,7 @@ var (
 )
 
 // Describe is [prometheus.Collector].
+// The registry calls it once, to find names that collide.
 func (d drifting) Describe(to chan<- *prometheus.Desc) {
 	for _, m := range []*prometheus.Desc{driftImages, driftBefore, driftWealth, driftHighest} {
 		to <- m
@@ -99,6 +104,7 @@ func (d drifting) Describe(to chan<- *prometheus.Desc) {
 }
 
 // Collect is [prometheus.Collector].
+// All four numbers are read under one lock, and so belong to one moment.
 func (d drifting) Collect(to chan<- prometheus.Metric) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -115,6 +121,7 @@ func (d drifting) Collect(to chan<- prometheus.Metric) {
 
 // newDrift returns the test of drift of a classifier, against the images that calibrated its sets.
 // They took no part in making it, and their scores are in it already.
+// It holds probabilities alone, and no image.
 func newDrift(f models.Manifest) (*conformal.Drift, error) {
 	o, err := models.ReadOrigin(f)
 	if err != nil {
@@ -129,6 +136,7 @@ func newDrift(f models.Manifest) (*conformal.Drift, error) {
 
 // show makes a test of drift the one that the metrics tell of. Counts and histograms go on, as
 // Prometheus has them of a process and not of a classifier.
+// A test of drift goes on with its version, also while another's is shown.
 func (w *watch) show(drift *conformal.Drift) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -138,6 +146,8 @@ func (w *watch) show(drift *conformal.Drift) {
 // add counts predictions, whose images the test of drift of their version sees.
 // A prediction is open where its set has not one class, or its most probable class has less than
 // reject. One lock orders the images, which the test of drift takes one by one.
+// Lengths of sets count classes, and confidence is the probability as it is stated. The cost is
+// O(classes) an image, under the lock.
 func (w *watch) add(v *served, c *classify.Classifier, ps []classify.Prediction) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -22,6 +22,7 @@ var errWithdrawn = errors.New("an upload was withdrawn meanwhile")
 const maxNamed = 20
 
 // stoppable returns a context that the withdrawal of an upload ends.
+// One pooling runs at a time: stop is that of the last. The caller calls it in any case.
 func (s *Server) stoppable(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, stop := context.WithCancelCause(ctx)
 	s.mu.Lock()
@@ -48,6 +49,7 @@ func (s *Server) isVoid(version int) bool {
 }
 
 // enough reports whether as many uploads are in as a classifier takes.
+// It and isVoid take mu themselves.
 func (s *Server) enough() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,6 +57,7 @@ func (s *Server) enough() bool {
 }
 
 // outside returns the clients whose uploads are in and that a roster lacks, sorted.
+// It costs O(n log m) for n uploads and m names.
 func (s *Server) outside(clients *identity.Roster) (out []string) {
 	names := clients.Names()
 	s.mu.Lock()
@@ -75,6 +78,7 @@ func (s *Server) outside(clients *identity.Roster) (out []string) {
 // The note is written before anything is deleted: after it the upload is in no new version, whether
 // the rest succeeds or not. The receipt is given once all of it is erased. Asked again, it does the
 // rest and gives the receipt as things stand.
+// publishing keeps a version from being stored between the look at members and the note.
 func (s *Server) withdraw(w http.ResponseWriter, r *http.Request) error {
 	client, by, signature, err := s.withdrawer(r)
 	if err != nil {
@@ -140,6 +144,8 @@ func (s *Server) withdraw(w http.ResponseWriter, r *http.Request) error {
 // and others take the same time.
 // The statement has If-Match as its content, so that a signature for one upload withdraws no other.
 // Both signatures are verified in any case, which takes the same time for either.
+// An operator's statement has a purpose of its own, so that neither signature passes for the
+// other.
 func (s *Server) withdrawer(r *http.Request) (client, by string, signature []byte, err error) {
 	if signature = wire.Signature(r.Header.Get("Authorization")); signature == nil {
 		return client, by, nil, refusef(wire.NoKey,
@@ -172,6 +178,7 @@ func (s *Server) withdrawer(r *http.Request) (client, by string, signature []byt
 // quarantined returns the record by which a client's refused upload is withdrawn; nil if none was
 // refused. Without a note of the withdrawal in its place, a copy that somebody else has could be
 // sent again, and be kept again.
+// Its Time is that of the refusal, since nothing was taken.
 func (s *Server) quarantined(client string) *store.Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,6 +192,7 @@ func (s *Server) quarantined(client string) *store.Record {
 }
 
 // note puts the note of a withdrawal in place of an upload. The caller holds publishing.
+// nil means that the note is stored, and the withdrawal in force.
 func (s *Server) note(ctx context.Context, stored *store.Record, by string,
 	signature []byte) error {
 	held, err := s.holding(ctx, stored.Receipt.Client)
@@ -219,6 +227,7 @@ func (s *Server) note(ctx context.Context, stored *store.Record, by string,
 
 // halt ends the pooling that is under way, which may hold an upload that is withdrawn. The caller
 // holds mu.
+// Ending a pooling that is over changes nothing.
 func (s *Server) halt() {
 	if s.stop != nil {
 		s.stop(errWithdrawn)
@@ -240,6 +249,7 @@ func (s *Server) takeOut(ctx context.Context, noted *store.Record) error {
 
 // exclude takes an upload whose withdrawal is noted out of the index, and ends the use of versions
 // that hold it.
+// It is safe to repeat: the log tells of a withdrawal once.
 func (s *Server) exclude(noted *store.Record) {
 	client := noted.Receipt.Client
 	s.mu.Lock()
@@ -264,6 +274,7 @@ func (s *Server) exclude(noted *store.Record) {
 }
 
 // erase overwrites the uploads of clients that withdrew, and the copies that poolings left.
+// All are tried, and the errors joined.
 func (s *Server) erase(ctx context.Context, clients ...string) error {
 	err := s.sweep(ctx)
 	for _, client := range clients {
@@ -290,6 +301,7 @@ func (s *Server) owes() bool { return s.unerased || s.Store.Left() }
 
 // eraseDue calls eraseRest where something is left and it is time for another attempt. It returns
 // the time until the next one. Run alone calls it.
+// Times are of the machine's clock, and not of the server's, which tests set.
 func (s *Server) eraseDue(ctx context.Context) time.Duration {
 	s.mu.Lock()
 	owes := s.owes()
@@ -391,6 +403,7 @@ func (s *Server) apart() error {
 
 // holding returns the numbers of the versions that hold an upload of a client.
 // It reads the members of each version from the store, O(versions) objects.
+// An older version may hold a client's upload that was replaced since, and counts too.
 func (s *Server) holding(ctx context.Context, client string) (held []int, err error) {
 	s.mu.Lock()
 	versions := s.versions
@@ -409,6 +422,8 @@ func (s *Server) holding(ctx context.Context, client string) (held []int, err er
 
 // dropVoid deletes the files of versions that hold a withdrawn upload, but of the last while the
 // next is made.
+// Records and members stay: they say which versions held the upload. It stops at the first error,
+// and may be repeated.
 func (s *Server) dropVoid(ctx context.Context) error {
 	keep := 0
 	s.mu.Lock()
@@ -444,6 +459,8 @@ func (s *Server) latest() *wire.VersionRef {
 }
 
 // refs returns the versions of the given numbers.
+// The caller holds mu. The list is in the order of the versions, and is never nil, so that JSON
+// has [].
 func (s *Server) refs(numbers []int) []wire.VersionRef {
 	out := []wire.VersionRef{}
 	for _, v := range s.versions {
@@ -458,6 +475,7 @@ func (s *Server) refs(numbers []int) []wire.VersionRef {
 // It is signed anew each time, as Without is the version of the moment. Versions that the recorded
 // receipt names stay in it: an older state lacks them. The caller holds publishing or has exclusive
 // access.
+// Held names the last wire.MaxHeld versions, and HeldVersions counts all.
 func (s *Server) withdrawal(r *store.Record) *wire.Withdrawal {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -65,6 +65,7 @@ func (s *Store) open(ctx context.Context) error {
 // bind uses the buckets that are there; create makes those that are not.
 // Versions keep one revision a key. Replicas is on how many servers of a cluster a bucket lies.
 // The parts of objects lie in the stream that JetStream names OBJ_ and the bucket.
+// A bucket with other settings than these is updated where create is set.
 func (s *Store) bind(ctx context.Context, create bool) (err error) {
 	bucketOf, keyValue, objectStore := s.bindBucket, s.js.KeyValue, s.js.ObjectStore
 	if create {
@@ -101,6 +102,7 @@ func (s *Store) bind(ctx context.Context, create bool) (err error) {
 
 // isUnplaced reports whether the servers of a cluster do not know enough of each other yet to place
 // a bucket, as in the first seconds after they started.
+// Other errors are not waited for.
 func isUnplaced(err error) bool {
 	const noPeers = 10005 // "no suitable peers for placement" of the NATS server
 	api := (*jetstream.APIError)(nil)
@@ -108,10 +110,12 @@ func isUnplaced(err error) bool {
 }
 
 // placementWait is how long a start waits before it asks again for a bucket that was not placed.
+// Peers of a cluster find each other within seconds.
 const placementWait = 250 * time.Millisecond
 
 // unopened is the error of a bucket that cannot be used. Servers of a cluster that choose a leader,
 // or of which too few are there, answer nothing until the time is up.
+// The name of the bucket is in each error, so that its stream can be found.
 func (s *Store) unopened(name string, err error) error {
 	if s.inside == nil && errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("the NATS servers did not answer within %v: too few of the cluster are "+
@@ -125,12 +129,14 @@ func (s *Store) unopened(name string, err error) error {
 // a jitter of up to a quarter of a second, with TLS of up to a second. Servers on other machines
 // must have TLS under any scheme of their URLs: the connection carries credentials and uploads.
 // Credentials must be readable by their owner alone ([identity.ReadSecret]).
+// The caller closes the connection. URLs are separated by commas, and errors show them redacted.
 func Connect(o Options, name string) (*nats.Conn, error) {
 	opts := []nats.Option{nats.Name(name), nats.MaxReconnects(-1),
 		nats.ReconnectWait(500 * time.Millisecond),
 		nats.ReconnectJitter(250*time.Millisecond, time.Second)}
 	if !encrypted(o.URL) {
 		// Servers may name further ones, on other machines.
+		// The dialer looks at the address itself, as localhost may resolve to another.
 		opts = append(opts, nats.IgnoreDiscoveredServers(), nats.SetCustomDialer(dialer{}))
 	} else {
 		opts = append(opts, nats.Secure(&tls.Config{MinVersion: tls.VersionTLS12}))
@@ -160,6 +166,7 @@ func Connect(o Options, name string) (*nats.Conn, error) {
 
 // encrypted reports whether a connection to servers must have TLS: one of them is not on loopback,
 // or its URL says so. A URL that cannot be parsed is one of these.
+// One list has one rule, since NATS may go over to any of its servers.
 func encrypted(urls string) bool {
 	for _, text := range strings.Split(urls, ",") {
 		text = strings.TrimSpace(text)
@@ -185,6 +192,7 @@ func (dialer) Dial(network, address string) (net.Conn, error) {
 }
 
 // Redact removes passwords and tokens from URLs.
+// All before the last @ of a URL goes, since a password may hold an @ itself.
 func Redact(urls string) string {
 	parts := strings.Split(urls, ",")
 	for i, u := range parts {
@@ -200,6 +208,7 @@ func Redact(urls string) string {
 }
 
 // splitHostPort parses an address whose port is a number: NATS takes these apart.
+// Port 0, by which a system chooses one, is refused.
 func splitHostPort(address string) (string, int, error) {
 	host, text, err := net.SplitHostPort(address)
 	port, _ := strconv.ParseUint(text, 10, 16)

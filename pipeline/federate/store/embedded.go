@@ -58,6 +58,8 @@ var errRemovedFolder = errors.New("the folder of the server's state was removed 
 // embedded is the NATS server inside the program. A write that fails, for want of space or
 // otherwise, makes NATS refuse every later write of the stream until it is started again: embedded
 // looks for such failures, and starts the server again once there is space.
+// One goroutine watches, and others read its findings under mu. options, dir and limits are not
+// changed after the start.
 type embedded struct {
 	dir     string
 	options natsserver.Options
@@ -89,6 +91,7 @@ type Space struct {
 }
 
 // newEmbedded starts the server in a folder that no other process uses.
+// The caller closes it. After an error nothing runs, and the folder is free for others.
 func newEmbedded(o Options) (*embedded, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, err
@@ -122,6 +125,7 @@ func newEmbedded(o Options) (*embedded, error) {
 		}
 		e.options.Host, e.options.Port, e.options.Authorization = host, port, o.Token
 	}
+	// The first look comes before the server's start, so that a full disk is known by then.
 	e.look()
 	// A killed server leaves it, of as many bytes as an upload.
 	if err := os.Remove(e.probed()); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -143,6 +147,7 @@ func newEmbedded(o Options) (*embedded, error) {
 
 // start erases the deleted messages that a killed server left, and starts the server.
 // scrub must run before: the server would write to the files that it reads.
+// The server has startTime for its recovery. The caller sees to it that no server runs.
 func (e *embedded) start() error {
 	if err := scrub(e.options.StoreDir, e.log); err != nil {
 		return err
@@ -192,6 +197,7 @@ func (fatal) Debugf(string, ...any)  {}
 func (fatal) Tracef(string, ...any)  {}
 
 // InProcessConn connects to the server that runs now.
+// It is the dialler of a NATS client, which calls it again after each restart.
 func (e *embedded) InProcessConn() (net.Conn, error) {
 	e.mu.Lock()
 	s := e.server
@@ -244,6 +250,7 @@ func (e *embedded) watch(ctx context.Context) {
 
 // hold remembers a folder of the server, by the names below its own. It stays open until close: the
 // system gives its inode to no other folder meanwhile, so that kept can tell them apart.
+// A folder that is removed and made anew under its name has another inode.
 func (e *embedded) hold(names ...string) error {
 	path := filepath.Join(e.options.StoreDir, natsserver.JetStreamStoreDir, filepath.Join(names...))
 	f, err := os.Open(path)
@@ -261,6 +268,7 @@ func (e *embedded) holdStream(name string) error {
 }
 
 // kept returns an error unless the folders are still those that the server opened.
+// It costs two calls of the system a folder. homes only grows, so that the slice is read unlocked.
 func (e *embedded) kept() error {
 	e.mu.Lock()
 	homes := e.homes
@@ -276,6 +284,7 @@ func (e *embedded) kept() error {
 }
 
 // look reads the free space and reports changes.
+// Only changes are logged. A system that does not tell its free space has neither low nor full.
 func (e *embedded) look() Space {
 	now := Space{Free: freeBytes(e.dir)}
 	e.mu.Lock()
@@ -338,6 +347,7 @@ func (e *embedded) probed() string { return filepath.Join(e.dir, "probe.tmp") }
 // probe writes as many bytes as room asks for to a file of its own, and removes it. Free space
 // alone does not tell of a quota, or of a disk that fails. Its error is that of room until it
 // succeeds, and is reported where it is another than before.
+// EDQUOT is a quota that is used up, and EFBIG a limit of the size of files.
 func (e *embedded) probe() error {
 	err := written(e.probed(), e.largest+reserve)
 	switch {
@@ -359,6 +369,7 @@ func (e *embedded) probe() error {
 }
 
 // written writes a file as the server does, at offsets and to the disk, and removes it.
+// The zeros are written as data: a sparse file would take no room.
 func written(path string, bytes int64) (err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -372,6 +383,7 @@ func written(path string, bytes int64) (err error) {
 }
 
 // reopen starts the server again. Connections to it come back by themselves.
+// After an error no server runs, and watch tries again after reopenAfter.
 func (e *embedded) reopen() error {
 	e.stop()
 	if err := e.start(); err != nil {
@@ -386,6 +398,7 @@ func (e *embedded) reopen() error {
 
 // room returns ErrFull if the disk has no room for that number of bytes, and an error if the server
 // does not write, or writes to a folder that was removed.
+// Callers may come at once: each looks at the disk as it is, and no room is set aside.
 func (e *embedded) room(bytes int64) error {
 	if err := e.kept(); err != nil {
 		return err
@@ -407,6 +420,7 @@ func (e *embedded) room(bytes int64) error {
 
 // during returns a context that also ends when the server stops writing, with the reason as its
 // cause.
+// The caller calls the function, which ends the goroutine.
 func (e *embedded) during(ctx context.Context) (context.Context, context.CancelFunc) {
 	e.mu.Lock()
 	stopped := e.stopped
@@ -423,6 +437,7 @@ func (e *embedded) during(ctx context.Context) (context.Context, context.CancelF
 }
 
 // close stops the server.
+// It waits for watch first, which would start the server again. It is called once.
 func (e *embedded) close() {
 	e.end()
 	<-e.ended

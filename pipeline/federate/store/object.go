@@ -15,6 +15,8 @@ import (
 
 // PutObject stores bytes under a name and replaces any others there. Bytes that are there already
 // are not written again: NATS would leave the first ones in its files.
+// The chunk is half of the largest message of the server, which leaves room for its headers, from
+// 1 KiB on.
 func (s *Store) PutObject(ctx context.Context, name string, data []byte) error {
 	if is, err := s.objects.GetInfo(ctx, name); err == nil && is.Size == uint64(len(data)) &&
 		is.Digest == digest(data) && s.hasParts(ctx, is) {
@@ -33,18 +35,22 @@ func (s *Store) PutObject(ctx context.Context, name string, data []byte) error {
 }
 
 // hasParts reports whether the servers have all parts of an object.
+// An object's parts are messages under one subject. An object whose parts are lost is written
+// again.
 func (s *Store) hasParts(ctx context.Context, o *jetstream.ObjectInfo) bool {
 	info, err := s.parts.Info(ctx, jetstream.WithSubjectFilter(s.chunks(o)))
 	return err == nil && info.State.Subjects[s.chunks(o)] == uint64(o.Chunks)
 }
 
 // digest is a digest as NATS keeps it with an object.
+// The form is that of jetstream's ObjectInfo.
 func digest(data []byte) string {
 	sum := sha256.Sum256(data)
 	return "SHA-256=" + base64.URLEncoding.EncodeToString(sum[:])
 }
 
 // ErrNone means that there is nothing under the name.
+// Callers find it with errors.Is.
 var ErrNone = errors.New("nothing of that name")
 
 const (
@@ -57,6 +63,7 @@ const (
 // Object returns the bytes that PutObject stored, at most most of them. A server that dies loses
 // requests without an answer, so that a read has a time of its own, by the object's size: NATS
 // would wait as long as the context lasts, or end a large read after 5 seconds.
+// The client of NATS compares the digest as it reads. The slice is the caller's.
 func (s *Store) Object(ctx context.Context, name string, most int64) ([]byte, error) {
 	data, err := s.object(ctx, name, most)
 	if errors.Is(err, jetstream.ErrObjectNotFound) {
@@ -95,6 +102,7 @@ func (s *Store) object(ctx context.Context, name string, most int64) ([]byte, er
 }
 
 // Objects returns the names of all objects.
+// They are in no promised order, and an empty store has none and no error.
 func (s *Store) Objects(ctx context.Context) (names []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience) // NATS waits as long as the context lasts
 	defer cancel()

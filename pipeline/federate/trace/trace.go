@@ -36,6 +36,7 @@ const Header = "traceparent"
 
 // Tracer sends spans to a collector, in the background. A nil tracer records nothing; all methods
 // take it.
+// It is safe for concurrent use.
 type Tracer struct {
 	provider *sdk.TracerProvider
 	spans    trace.Tracer
@@ -44,6 +45,8 @@ type Tracer struct {
 // New returns the tracer that the variables of OpenTelemetry ask for, nil where they name no
 // collector, or OTEL_SDK_DISABLED is true. The variables are those of its SDK and its exporter of
 // OTLP over HTTP; OTEL_SERVICE_NAME replaces service.
+// The exporter reads its variables itself. Endpoint and protocol are checked before, so that a
+// wrong one is an error of the start.
 func New(service, version string, log *slog.Logger) (*Tracer, error) {
 	first := func(suffix string) (string, string) {
 		for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_" + suffix,
@@ -87,6 +90,7 @@ func New(service, version string, log *slog.Logger) (*Tracer, error) {
 }
 
 // of returns a tracer that sends to an exporter.
+// Spans are sent in batches by a goroutine of the SDK, until Close.
 func of(exporter sdk.SpanExporter, about *resource.Resource) *Tracer {
 	p := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(about))
 	return &Tracer{p, p.Tracer("fmp")}
@@ -103,6 +107,7 @@ type reported struct {
 }
 
 // The error stays here, as the SDK would log each.
+// A batch that failed is not sent again: its spans are lost.
 func (r *reported) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	err := r.SpanExporter.ExportSpans(ctx, spans)
 	r.mu.Lock()
@@ -128,6 +133,8 @@ func From(ctx context.Context, traceparent string) context.Context {
 }
 
 // Parent returns the traceparent of the span of a context; empty if there is none.
+// It goes into a message or a later context, so that work of another time is below the same
+// request.
 func Parent(ctx context.Context) string {
 	to := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, to)
@@ -136,6 +143,7 @@ func Parent(ctx context.Context) string {
 
 // Start starts a span below the one of the context, or a trace. Attributes must not tell of a
 // person: no names of clients, no addresses, no texts of errors.
+// The caller ends the span by [End], whether it is recorded or not.
 func (t *Tracer) Start(ctx context.Context, name string, kind trace.SpanKind,
 	attributes ...attribute.KeyValue) (context.Context, trace.Span) {
 	if t == nil {
@@ -153,6 +161,7 @@ func End(s trace.Span, failed bool) {
 }
 
 // Close sends the spans that wait, for as long as the context lasts.
+// A context that ended before all were sent is no error that is told.
 func (t *Tracer) Close(ctx context.Context) {
 	if t == nil {
 		return

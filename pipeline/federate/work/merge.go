@@ -15,6 +15,7 @@ import (
 )
 
 // mergeUploads is the number of uploads of a job that merges.
+// A failed job is done again in whole, so that a smaller number loses less work.
 const mergeUploads = 1000
 
 // Files of an answer to a job that merges: the part, its signature, and the names of clients that
@@ -22,6 +23,7 @@ const mergeUploads = 1000
 const partFile, signatureFile, leftOutFile = "part", "part.sig", "left-out.json"
 
 // merging is the input of a job that merges.
+// It is JSON, as a job is. Its SHA-256 names the job's input.
 type merging struct {
 	// Against is the digest of the part whose uploads judge those that are summed, and the name of
 	// its object; "": all are trusted.
@@ -39,6 +41,7 @@ type merging struct {
 // reorders the members.
 // The lowest keys are added until the first has no room, and from its key on workers sum. Objects
 // of the jobs are swept at the end, the part to judge by among them.
+// After an error the part is not whole, and objects of jobs stay for the next attempt.
 func (q *Queue) Merge(ctx context.Context,
 	members []store.Member) (whole *merge.Part, left []string, err error) {
 	sorting.By(members, func(a, b store.Member) int {
@@ -49,6 +52,7 @@ func (q *Queue) Merge(ctx context.Context,
 	rest := members
 	for len(rest) > 0 {
 		err := addMember(ctx, q.store, &m, rest[0])
+		// A merger without a judge refuses the first upload that has no room to be kept.
 		if errors.Is(err, merge.ErrJudge) {
 			break
 		} else if err != nil {
@@ -81,6 +85,8 @@ func (q *Queue) Merge(ctx context.Context,
 // q.Uploads members.
 // Parts are added in the order of their jobs, and would add up to the same in any. A part that is
 // refused is deleted, so that the job is done again.
+// A job's answer is named by its ID, the digest of all that it depends on. So an attempt after one
+// that failed finds the parts of jobs that ended.
 func (q *Queue) mergeRest(ctx context.Context, m *merge.Merger, of merging,
 	rest []store.Member) (left []string, err error) {
 	var inputs [][]byte
@@ -109,6 +115,7 @@ func (q *Queue) mergeRest(ctx context.Context, m *merge.Merger, of merging,
 // add adds a worker's part, which must be of the uploads that it was asked for.
 // Signature, clients and their digests, the judge and those left out are compared with the job. The
 // sums themselves are believed, within the bounds of [merge.Decode].
+// Signers nil asks for no signature: workers are then trusted by their access to the queue.
 func (q *Queue) add(m *merge.Merger, of merging,
 	files map[string][]byte) (left []string, err error) {
 	if q.Signers != nil {
@@ -125,6 +132,7 @@ func (q *Queue) add(m *merge.Merger, of merging,
 	for _, c := range of.Members {
 		clients[c.Client] = c.Upload
 	}
+	// A worker keeps no upload: all of its members are above the limit.
 	if len(p.Kept) > 0 || p.Against != of.Against || !p.Lists(clients) {
 		return nil, errors.New("the part is not of the uploads that were to be merged, or was " +
 			"judged by others")
@@ -146,6 +154,7 @@ func (q *Queue) add(m *merge.Merger, of merging,
 
 // addMember adds the stored upload of a member.
 // Its bytes must have the digest in the list of members: a client may have replaced it since.
+// A replaced upload ends the job, as its digest is no member's.
 func addMember(ctx context.Context, st *store.Store, m *merge.Merger, of store.Member) error {
 	r, err := st.Get(ctx, of.Client)
 	if err != nil {
@@ -163,6 +172,7 @@ func addMember(ctx context.Context, st *store.Store, m *merge.Merger, of store.M
 // merge does a job that merges.
 // It reads one upload at a time, so that memory is that of the sums. Uploads below the limit, which
 // the server keeps, are an error. The part is signed for the server that asks.
+// It stops between uploads when its context ends. A client counts as left out by a share of 0.
 func (w *Worker) merge(ctx context.Context, st *store.Store, job Job,
 	input []byte) (map[string][]byte, error) {
 	var of merging
@@ -199,6 +209,7 @@ func (w *Worker) merge(ctx context.Context, st *store.Store, job Job,
 		}
 	}
 	p := m.Part()
+	// Uploads below the limit are the server's to keep, and are no worker's.
 	if p == nil || len(p.Kept) > 0 {
 		return nil, errors.New("members to merge: none, or some whose keys are below the limit")
 	}
@@ -218,6 +229,8 @@ func (w *Worker) merge(ctx context.Context, st *store.Store, job Job,
 
 // judgement prepares the judgement by the uploads of a part; it stays for the next job.
 // The part in the store must have the digest that the job names.
+// One is kept for a sampling and a part, as its preparation reads models and takes seconds. Jobs
+// of a worker come one at a time.
 func (w *Worker) judgement(ctx context.Context, st *store.Store, job Job,
 	against string) (func(*federate.Upload) (float64, error), error) {
 	if w.judge != nil && w.against == against && w.last == job.Sampling.key() {
