@@ -304,7 +304,6 @@ func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset,
 		return nil, fmt.Errorf("training an extractor: the extractor part holds %d images and a "+
 			"batch wants %d; lower the batch", main.n, fromMain)
 	}
-	// Auxiliary images are scaled by the same statistics.
 	// Spare classes and test images have no part in the statistics.
 	mean, std := pixelStatistics(mainSources[0].images)
 	t := &trainer{c: c, main: main, other: other, fromMain: fromMain, classes: classes,

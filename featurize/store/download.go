@@ -163,7 +163,6 @@ func (d *Downloader) get(ctx context.Context, url, part string, f dataset.File) 
 	if err != nil {
 		return err
 	}
-	// A part that is larger than the file may be is of another.
 	if have > f.Max {
 		have = 0
 	}
@@ -223,7 +222,6 @@ func (d *Downloader) get(ctx context.Context, url, part string, f dataset.File) 
 			return fmt.Errorf("%s: after %d bytes: %w", url, have, cause(ctx, rerr))
 		}
 	}
-	// The part stays: the next try asks for the rest.
 	if total >= 0 && have != total {
 		return fmt.Errorf("%s: %d of %d bytes came", url, have, total)
 	}

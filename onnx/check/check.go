@@ -34,6 +34,8 @@ func Model(m *onnx.Model) error {
 }
 
 // checkModel looks at versions and metadata first, then at functions, and at the graph last.
+// The names of all functions are known before the first is checked, so that they may stand in any
+// order. That none calls itself is left to pass.Inline, which has to follow the calls.
 func checkModel(m *onnx.Model) (err error) {
 	defer try.Catch(&err)
 	if m.IR < 3 || m.IR > onnx.MaxIR {
@@ -93,6 +95,8 @@ func checkOpset(v int64) {
 }
 
 // checkFunction reads a function without operator sets of its own by the model's.
+// Element types are unknown within, since they follow from each call. A function sees no value of
+// the graph around its calls.
 func checkFunction(m *onnx.Model, f *onnx.Function, local map[onnx.OpName]bool) (err error) {
 	defer try.Catch(&err)
 	opsets := f.Opsets
@@ -119,7 +123,9 @@ func checkFunction(m *onnx.Model, f *onnx.Function, local map[onnx.OpName]bool) 
 }
 
 // checker walks a graph with the names defined so far; subgraphs see the names around them. A
-// checker belongs to one graph, and outer leads to the graphs around it.
+// checker belongs to one graph, and outer leads to the graphs around it. opsets are versions by
+// domain, and local the model's own functions, which have no schema. outer is nil for the model's
+// own graph and for functions.
 type checker struct {
 	outer      *checker
 	opsets     map[string]int64
@@ -177,6 +183,7 @@ func (c *checker) graph(g *onnx.Graph, depth int) {
 		checkValue("input", in)
 		c.types[in.Name] = in.DType
 	}
+	// Types that the file states stand first, and an operator's own are held against them.
 	for _, v := range slices.Concat(g.Values, g.Outputs) {
 		if c.typeOf(v.Name) == onnx.Undefined {
 			c.types[v.Name] = v.DType // until the operator that makes it says more
@@ -192,6 +199,7 @@ func (c *checker) graph(g *onnx.Graph, depth int) {
 	for _, n := range g.Nodes {
 		try.Do(c.node(n, depth))
 	}
+	// An output may be a value of the graph around, as that of an If's branch.
 	outs := map[string]bool{}
 	for _, o := range g.Outputs {
 		if _, ok := c.definedBy(o.Name); !ok {
@@ -256,6 +264,8 @@ func (c *checker) node(n *onnx.Node, depth int) error {
 			return fail("attribute %q: %w", a.Name, err)
 		}
 	}
+	// Of a call of the model's own function all types stay unknown, but for those that the file
+	// states.
 	types := make([]onnx.DType, len(n.Outputs))
 	if !c.local[onnx.OpName{Domain: n.Domain, Name: n.Op}] {
 		var err error
@@ -277,6 +287,7 @@ func (c *checker) node(n *onnx.Node, depth int) error {
 			c.types[out] = types[i]
 		}
 	}
+	// A node that gives nothing could not be reached from any output.
 	if outputs == 0 {
 		return fail("it has no output")
 	}

@@ -12,6 +12,8 @@ import (
 
 // operator checks a node against its operator's schema and returns the element types of its
 // outputs, Undefined where they do not follow from those of the inputs.
+// The definition comes first, then the numbers of inputs and outputs, the attributes, and the
+// types. An input whose type is not known yet goes with any.
 func (c *checker) operator(n *onnx.Node) ([]onnx.DType, error) {
 	s, err := c.schema(n)
 	if err != nil {
@@ -34,6 +36,7 @@ func (c *checker) operator(n *onnx.Node) ([]onnx.DType, error) {
 
 // schema finds the definition of a node's operator; the error says why there is none. Errors tell a
 // faulty model from one that another engine might run ([onnx.ErrUnknown]).
+// The standard domain has two names, "" and "ai.onnx", and a model may import it by either.
 func (c *checker) schema(n *onnx.Node) (*op.Schema, error) {
 	name := onnx.OpName{Domain: n.Domain, Name: n.Op}
 	known := op.Names(n.Domain)
@@ -54,6 +57,7 @@ func (c *checker) schema(n *onnx.Node) (*op.Schema, error) {
 	if n.Domain == "" {
 		set = standard
 	}
+	// The remedy of an operator that is too new names the first set that has it.
 	later := slices.IndexFunc(versions, func(v *op.Schema) bool { return v.Since > set && !v.Deprecated })
 	switch {
 	case n.Domain == "" && op.Extended(n.Op, standard):
@@ -67,6 +71,7 @@ func (c *checker) schema(n *onnx.Node) (*op.Schema, error) {
 		return nil, fmt.Errorf("%s is an operator from operator set %d on, and the model imports %d; "+
 			"export it with a newer one", name, versions[later].Since, set)
 	case s == nil:
+		// The model's own functions are suggested beside the standard's operators.
 		for l := range c.local {
 			if l.Domain == n.Domain {
 				known = append(known, l.Name)
@@ -84,6 +89,7 @@ func (c *checker) schema(n *onnx.Node) (*op.Schema, error) {
 	return s, nil
 }
 
+// kindNames are the kinds of attributes in words, for errors.
 var kindNames = map[onnx.AttrKind]string{
 	onnx.AttrFloat: "a float", onnx.AttrInt: "an integer", onnx.AttrString: "a string",
 	onnx.AttrTensor: "a tensor", onnx.AttrGraph: "a graph",
@@ -112,6 +118,7 @@ func checkAttrs(n *onnx.Node, s *op.Schema) error {
 			return fmt.Errorf("the operator has no attribute %q%s; in operator set %d %s", a.Name,
 				suggest.DidYouMean(a.Name, names), s.Since, has)
 		}
+		// A reference takes its kind from the function's call.
 		if a.Kind != d.Kind && !(a.Ref != "" && a.Kind == onnx.AttrUndefined) {
 			return fmt.Errorf("the attribute %q is %s where %s is expected", a.Name,
 				kindNames[a.Kind], kindNames[d.Kind])

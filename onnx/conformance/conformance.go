@@ -74,7 +74,8 @@ func FindTests(root string) ([]string, error) {
 }
 
 // RunAll runs the tests below root one after another; each is called with every result as it comes
-// and may be nil. It stops when ctx is done.
+// and may be nil. It stops when ctx is done. ctx is looked at between tests, and the results so far
+// come with its error.
 func RunAll(ctx context.Context, e engine.Engine, root string, tol Tolerance,
 	each func(done, total int, r Result)) ([]Result, error) {
 	dirs, err := FindTests(root)
@@ -128,6 +129,7 @@ func run(e engine.Engine, dir string, tol Tolerance) (r Result) {
 	sort.Strings(sets)
 	for _, set := range sets {
 		err := runSet(s, set, tol)
+		// A test that contradicts its own model says nothing of the engine.
 		var c *contradiction
 		if errors.As(err, &c) {
 			return end(Unsupported, err)
@@ -140,6 +142,7 @@ func run(e engine.Engine, dir string, tol Tolerance) (r Result) {
 	return r
 }
 
+// escape keeps filepath.Glob from reading a folder's name as a pattern.
 func escape(path string) string {
 	return strings.NewReplacer("\\", "\\\\", "*", "\\*", "?", "\\?", "[", "\\[").Replace(path)
 }
@@ -167,6 +170,7 @@ func contradicts(t *onnx.Tensor, v onnx.ValueInfo) error {
 	return &contradiction{fmt.Sprintf("it feeds %v to input %q, which the model declares otherwise", t, v.Name)}
 }
 
+// runSet runs one data set. Outputs without a file are not compared.
 func runSet(s engine.Session, set string, tol Tolerance) error {
 	inputs, err := tensors(set, "input")
 	if err != nil {
@@ -210,13 +214,15 @@ func runSet(s engine.Session, set string, tol Tolerance) error {
 // asDeclared reads uint16 data as bfloat16 where the model declares that: NumPy, which wrote the
 // tests, has no such type.
 func asDeclared(t *onnx.Tensor, d onnx.DType) *onnx.Tensor {
+	// The elements are shared, as both types hold 16 bits.
 	if t != nil && d == onnx.BFloat16 && t.DType == onnx.Uint16 {
 		return &onnx.Tensor{DType: d, Shape: t.Shape, Data: t.Data}
 	}
 	return t
 }
 
-// tensors reads kind_0.pb, kind_1.pb, ... of a data set.
+// tensors reads kind_0.pb, kind_1.pb, ... of a data set. Element i is file kind_i.pb, nil where a
+// number is left out. Numbers end at 2^16, since a name must not ask for memory.
 func tensors(set, kind string) ([]*onnx.Tensor, error) {
 	files, err := filepath.Glob(filepath.Join(escape(set), kind+"_*.pb"))
 	if err != nil {
@@ -260,6 +266,7 @@ func decodeTensor(data []byte) (*onnx.Tensor, error) {
 	return serde.TensorFromProto(&p)
 }
 
+// ops lists operators of the main graph; those within subgraphs and functions are not counted.
 func ops(m *onnx.Model) []string {
 	seen := map[string]bool{}
 	for _, n := range m.Graph.Nodes {
@@ -268,7 +275,8 @@ func ops(m *onnx.Model) []string {
 	return names(seen)
 }
 
-// rawOps reads the operators of a file that our own reader refuses.
+// rawOps reads the operators of a file that our own reader refuses. Nothing is listed where the
+// file is no protobuf with a graph.
 func rawOps(path string) ([]string, int64) {
 	data, err := regularfile.ReadFile(path, serde.MaxFileBytes)
 	if err != nil {
@@ -291,6 +299,7 @@ func rawOps(path string) ([]string, int64) {
 	return names(seen), opset
 }
 
+// qualified leaves the standard domain's name out, under either of its two names.
 func qualified(domain, op string) string {
 	if domain == "" || domain == "ai.onnx" {
 		return op

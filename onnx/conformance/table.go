@@ -49,6 +49,7 @@ types and shapes, a kernel of the pure engine for some operator sets, which fold
 // counts are the verdicts of an engine on a group of tests.
 type counts map[Verdict]int
 
+// String is three cells of a table, empty where the engine has no test of the group.
 func (c counts) String() string {
 	if c == nil {
 		return "| | | "
@@ -56,7 +57,8 @@ func (c counts) String() string {
 	return fmt.Sprintf("| %d | %d | %d ", c[Passed], c[Failed], c[Unsupported])
 }
 
-// groups counts the verdicts of each engine, by the group of a test.
+// groups counts the verdicts of each engine, by the group of a test. A result counts in each of its
+// groups. The maps are by group and then by engine.
 func groups(engines map[string][]Result,
 	group func(r Result) []string) map[string]map[string]counts {
 	rows := map[string]map[string]counts{}
@@ -86,7 +88,8 @@ func head(w io.Writer, own []string, names []string) {
 	fmt.Fprintf(w, "%s|\n%s|\n", line, rule)
 }
 
-// sets are the columns of the table by operator set, oldest first.
+// sets are the columns of the table by operator set, oldest first. A result falls into the first
+// whose last set is not below its own. Set 0 is that of models without standard operators.
 var sets = []struct {
 	last int64
 	name string
@@ -114,6 +117,7 @@ func writeSets(w io.Writer, names []string, engines map[string][]Result) {
 		}
 		return append(gs, "newer")
 	})
+	// A group without tests has no line.
 	line := func(title, group string) {
 		if rows[group] == nil {
 			return
@@ -133,6 +137,8 @@ func writeSets(w io.Writer, names []string, engines map[string][]Result) {
 	line("newer", "newer")
 }
 
+// writeOperators writes a row for each operator of the tests and of the standard, by name whatever
+// the case.
 func writeOperators(w io.Writer, names []string, engines map[string][]Result) {
 	rows := groups(engines, func(r Result) []string { return r.Ops })
 	ops := slices.Collect(maps.Keys(rows))
@@ -158,13 +164,15 @@ func writeOperators(w io.Writer, names []string, engines map[string][]Result) {
 // particular are the parts of a reason that belong to one test: the names of model and node.
 var particular = regexp.MustCompile(`(model|node|graph|input|output) "[^"]*"`)
 
-// writeRefusals lists why an engine does not run tests, and how many.
+// writeRefusals lists why an engine does not run tests, and how many. The reasons of most tests
+// come first. Words that every reason has are cut, and a bar is escaped, which would end a cell.
 func writeRefusals(w io.Writer, name string, results []Result) {
 	tests := map[string][]string{}
 	for _, r := range results {
 		if r.Verdict != Unsupported {
 			continue
 		}
+		// Reasons that differ in names alone are counted as one.
 		why := particular.ReplaceAllString(r.Reason, "$1")
 		for _, cut := range []string{"engine pure: the pure engine does not run this model: ",
 			"ort: model: ", "loading model model.onnx: ",
@@ -188,7 +196,8 @@ func writeRefusals(w io.Writer, name string, results []Result) {
 	}
 }
 
-// writeFailures lists an engine's failures by their causes.
+// writeFailures lists an engine's failures by their causes. Causes come in the order of the first
+// test that fails by them.
 func writeFailures(w io.Writer, name string, results []Result) {
 	tests := map[string][]string{}
 	var order []string

@@ -11,6 +11,8 @@ import (
 // Check holds the tensors of a run against a session's declarations: every input is fed, no other
 // value is fed or fetched, and each tensor has the declared type and the sizes that are known. A
 // fetched output may be nil.
+// Engines call it before they compute, so that a wrong call leaves every tensor as it was. A
+// missing input is the first error, and all missing ones are named at once.
 func Check(s Session, feeds, fetch map[string]*onnx.Tensor) error {
 	inputs, outputs := s.Inputs(), s.Outputs()
 	var missing []string
@@ -27,6 +29,7 @@ func Check(s Session, feeds, fetch map[string]*onnx.Tensor) error {
 	if len(missing) > 0 {
 		return fmt.Errorf("input %s is missing", strings.Join(missing, ", "))
 	}
+	// All inputs are fed by here, so that only a greater number can hold another name.
 	if len(feeds) > len(inputs) {
 		for name := range feeds {
 			if named(inputs, name) < 0 {
@@ -50,6 +53,7 @@ func Check(s Session, feeds, fetch map[string]*onnx.Tensor) error {
 }
 
 // fits checks a tensor against a declared type; an axis without a known size takes any.
+// A shape of nil takes any rank, and an undefined type any type.
 func fits(t *onnx.Tensor, v onnx.ValueInfo) error {
 	if err := onnx.CheckTensor(t); err != nil {
 		return err

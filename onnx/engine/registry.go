@@ -14,7 +14,7 @@ var (
 )
 
 // Register makes an engine known by name. An engine's package does so when it is imported; a second
-// engine of the same name is a panic.
+// engine of the same name is a panic. It may be called from several goroutines.
 func Register(name string, open func(Options) (Engine, error)) {
 	registryMu.Lock()
 	defer registryMu.Unlock()
@@ -25,7 +25,7 @@ func Register(name string, open func(Options) (Engine, error)) {
 }
 
 // Open makes the engine of a name. The error of an unknown one names those that the program
-// imports.
+// imports. The engine is made outside of the lock, as that may take long.
 func Open(name string, o Options) (Engine, error) {
 	registryMu.Lock()
 	open := registry[name]

@@ -10,6 +10,7 @@ import (
 // is for code that makes an engine within one task and hands it on.
 func Under(ctx context.Context, e Engine) Engine { return under{e, ctx} }
 
+// under keeps the task's context beside the engine, since Engine's methods take none.
 type under struct {
 	Engine
 	ctx context.Context
@@ -27,6 +28,7 @@ func (u under) Load(m *onnx.Model) (Session, error) {
 	return underSession{s, u.ctx}, nil
 }
 
+// underSession ends its runs by both contexts.
 type underSession struct {
 	Session
 	ctx context.Context
@@ -34,6 +36,7 @@ type underSession struct {
 
 // Run evaluates the model; see [Session].
 func (s underSession) Run(ctx context.Context, feeds, fetch map[string]*onnx.Tensor) error {
+	// A run's context that never ends adds nothing to the task's.
 	if ctx.Done() == nil {
 		return s.Session.Run(s.ctx, feeds, fetch)
 	}

@@ -62,6 +62,7 @@ func (c *call) subgraph(g *onnx.Graph, in []onnx.ValueInfo, lead, carried,
 		s.graph.Inputs = append(slices.Clone(in), around...)
 		s.graph.Outputs = slices.Clone(g.Outputs)
 		s.graph.Values = nil
+		// Shapes of outputs are inferred anew, from the inputs of this round.
 		for i := range s.graph.Outputs {
 			s.graph.Outputs[i].Shape = nil
 		}
@@ -89,6 +90,7 @@ func (c *call) subgraph(g *onnx.Graph, in []onnx.ValueInfo, lead, carried,
 			}
 			in[lead+i].Shape = a
 		}
+		// An open size may open others, which the next round finds.
 		if steady || round == 2 {
 			break
 		}
@@ -110,6 +112,7 @@ func (c *call) subgraph(g *onnx.Graph, in []onnx.ValueInfo, lead, carried,
 // changes reports whether a turn changes a size: to another known one or, of an open size, by terms
 // that all add or all take away, so that it differs unless these are 0. Sizes with a quotient, "(",
 // are not compared, as their terms cannot be added up.
+// a is the size before the turn and b the one after it.
 func changes(a, b onnx.Dim) bool {
 	if a.Symbol == "" || b.Symbol == "" || strings.Contains(a.Symbol+b.Symbol, "(") {
 		return a.IsKnown() && b.IsKnown() && a != b
@@ -141,6 +144,7 @@ func addTerms(by map[string]int, size string, sign int) {
 
 // infer works out shapes and spells operators out as [spell.Spell] does, under names that taken has
 // none of and then has.
+// Types are inferred again behind the spelling, as the new nodes have values of their own.
 func infer(m *onnx.Model, taken map[string]bool) error {
 	if err := shape.Infer(m); err != nil {
 		return err
@@ -176,6 +180,7 @@ func infer(m *onnx.Model, taken map[string]bool) error {
 
 // pull runs the nodes of the graph in an attribute backward, for the cotangents of its outputs that
 // seeds has by position, as far as they depend on the values wrt.
+// Seeds are added in the order of their positions, so that equal models give equal gradients.
 func (s *subgraph) pull(name string, wrt []string, seeds map[int]string) {
 	s.active = activeValues(s.emitter, s.nodes, wrt)
 	for _, i := range slices.Sorted(maps.Keys(seeds)) {
@@ -206,6 +211,7 @@ func (s *subgraph) result(v string, like onnx.ValueInfo) {
 }
 
 // cotangentOf returns the cotangent of a value, zeros where none has arrived.
+// The graph must give a tensor for each output, so that no cotangent may be left out here.
 func (s *subgraph) cotangentOf(v string) string {
 	if g := s.cot.of[v]; g != "" {
 		return g
@@ -214,6 +220,7 @@ func (s *subgraph) cotangentOf(v string) string {
 }
 
 // finish removes nodes that no output needs and sorts the rest, each after those that it reads.
+// Sorting is needed since the nodes that make a turn's inputs are appended behind their readers.
 func (s *subgraph) finish(name string) onnx.Attr {
 	s.graph.Values, s.graph.Name = nil, name
 	try.Do(pass.SortNodes(s.graph))
@@ -222,6 +229,7 @@ func (s *subgraph) finish(name string) onnx.Attr {
 }
 
 // body is the graph in an attribute of the node.
+// The graph is the node's own and no copy: a change to it is one to the node.
 func (c *call) body(attr string, inputs, outputs int) *onnx.Graph {
 	a, ok := c.node.Attr(attr)
 	if !ok || a.Graph == nil {
@@ -235,6 +243,7 @@ func (c *call) body(attr string, inputs, outputs int) *onnx.Graph {
 }
 
 // emit appends a node with n outputs, none where it would have none.
+// The types of the outputs are not noted; a caller that needs them notes them.
 func (c *call) emit(op string, in []string, n int, attrs ...onnx.Attr) []string {
 	if n == 0 {
 		return nil
@@ -264,6 +273,7 @@ func (c *call) activeCaptures(gs ...*onnx.Graph) []string {
 // vjpIf chooses between the gradients of the branches. The gradient is an If whose branches give
 // the cotangent of each active value that either takes from around it. A value that one branch does
 // not read gets zeros there.
+// The condition is a bool and has no cotangent.
 func vjpIf(c *call) []string {
 	var branches []onnx.Attr
 	var graphs []*onnx.Graph

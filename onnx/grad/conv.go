@@ -83,7 +83,7 @@ func (c *call) autoPad(w *window, x string) error {
 	return nil
 }
 
-// attrs are the window as the attributes of a Conv.
+// attrs are the window as the attributes of a Conv. pads are all begins and then all ends.
 func (w window) attrs(strides, begin, end []int) []onnx.Attr {
 	return []onnx.Attr{
 		onnx.IntsAttr("kernel_shape", w.Kernel...), onnx.IntsAttr("strides", strides...),
@@ -93,6 +93,7 @@ func (w window) attrs(strides, begin, end []int) []onnx.Attr {
 	}
 }
 
+// allOnes holds of no numbers too.
 func allOnes(v []int) bool {
 	return !slices.ContainsFunc(v, func(x int) bool { return x != 1 })
 }

@@ -9,6 +9,7 @@ import (
 
 func init() {
 	register(vjpSub, "Sub")
+	// y = a b: ā = ȳ b, b̄ = ȳ a.
 	register(func(c *call) []string {
 		g := c.g()
 		return []string{
@@ -16,6 +17,7 @@ func init() {
 			c.pull(1, func() string { return c.mul(g, c.in(0)) }),
 		}
 	}, "Mul")
+	// y = a/b: ā = ȳ/b, b̄ = -ȳ a/b² = -ā y. The quotient serves both.
 	register(func(c *call) []string {
 		g := c.g()
 		gx := c.div(g, c.in(1))
@@ -28,6 +30,7 @@ func init() {
 	register(vjpExtremum, "Max", "Min")
 	register(vjpSum, "Add", "Sum", "Mean")
 	register(vjpClip, "Clip")
+	// The condition is a bool and has no cotangent.
 	register(func(c *call) []string {
 		g, cond, zero := c.g(), c.in(0), c.num(0, c.out(0))
 		return []string{"",
@@ -45,6 +48,7 @@ func init() {
 	unary("Abs", func(c *call, x, y string) string { return c.un("Sign", x) })
 	unary("Exp", func(c *call, x, y string) string { return y })
 	unary("Log", func(c *call, x, y string) string { return c.un("Reciprocal", x) })
+	// The slope at 0 is infinite, as the function's own is.
 	unary("Sqrt", func(c *call, x, y string) string { return c.div(c.num(0.5, x), y) })
 	unary("Reciprocal", func(c *call, x, y string) string { return c.un("Neg", c.mul(y, y)) })
 	unary("Erf", func(c *call, x, y string) string {
@@ -53,6 +57,7 @@ func init() {
 	unary("Sin", func(c *call, x, y string) string { return c.un("Cos", x) })
 	unary("Cos", func(c *call, x, y string) string { return c.un("Neg", c.un("Sin", x)) })
 	unary("Tan", func(c *call, x, y string) string { return c.add(c.mul(y, y), c.num(1, x)) })
+	// Asin and Acos: ±1/√(1 - x²), infinite at ±1.
 	unary("Asin", func(c *call, x, y string) string {
 		return c.un("Reciprocal", c.un("Sqrt", c.oneMinusSquare(x)))
 	})
@@ -64,8 +69,11 @@ func init() {
 	})
 	unary("Sinh", func(c *call, x, y string) string { return c.un("Cosh", x) })
 	unary("Cosh", func(c *call, x, y string) string { return c.mul(y, c.un("Tanh", x)) })
+	// cosh(asinh x) = √(1 + x²) and sinh(acosh x) = √(x² - 1), whose squares would overflow in
+	// float32 beyond 1.8e19.
 	unary("Asinh", func(c *call, x, y string) string { return c.un("Reciprocal", c.un("Cosh", c.un("Asinh", x))) })
 	unary("Acosh", func(c *call, x, y string) string { return c.un("Reciprocal", c.un("Sinh", c.un("Acosh", x))) })
+	// 1/(1 - x²), infinite at ±1
 	unary("Atanh", func(c *call, x, y string) string {
 		return c.un("Reciprocal", c.oneMinusSquare(x))
 	})
@@ -87,6 +95,7 @@ func (e *emitter) onePlusSquare(x string) string  { return e.add(e.mul(x, x), e.
 func (e *emitter) oneMinusSquare(x string) string { return e.sub(e.num(1, x), e.mul(x, x)) }
 
 // pull makes the cotangent of input i of a broadcasting node from its value at the output's shape.
+// v is called where the input is differentiated for, so that no node is made in vain.
 func (c *call) pull(i int, v func() string) string {
 	if !c.wants(i) {
 		return ""
@@ -111,6 +120,8 @@ func vjpMod(c *call) []string {
 	return []string{
 		c.pull(0, func() string { return g }),
 		c.pull(1, func() string {
+			// The slope in y is -trunc(x/y) = -(x - out)/y. The quotient is whole but for rounding,
+			// which Round takes away.
 			times := c.div(c.sub(x, c.out(0)), y)
 			return c.un("Neg", c.mul(g, c.un("Round", times)))
 		}),
@@ -122,6 +133,8 @@ func vjpPow(c *call) []string {
 	g, x, p := c.g(), c.in(0), c.in(1)
 	if k, ok := c.constScalar(p); ok && !c.wants(1) {
 		return []string{c.pull(0, func() string {
+			// Exponents that are common get forms without Pow: 0 has no slope, even at x = 0, where
+			// 0 x^-1 is no number.
 			switch k {
 			case 0:
 				return c.filled(c.out(0), 0)
@@ -142,6 +155,8 @@ func vjpPow(c *call) []string {
 		zero := c.op("Equal", []string{pf, c.num(0, x)})
 		return c.mul(g, c.where(zero, c.num(0, x), d))
 	})
+	// Where x is not positive, ln 1 = 0 stands in for the logarithm, so that no NaN is made to be
+	// masked.
 	gp := c.pull(1, func() string {
 		positive := c.op("Greater", []string{x, c.num(0, x)})
 		log := c.un("Log", c.where(positive, x, c.num(1, x)))
@@ -154,6 +169,7 @@ func vjpPow(c *call) []string {
 }
 
 // vjpExtremum shares ȳ equally among the inputs that attain the maximum or minimum.
+// With k ties each gets ȳ/k, so that the shares add up to ȳ: a subgradient.
 func vjpExtremum(c *call) []string {
 	g, y := c.g(), c.out(0)
 	if len(c.node.Inputs) == 1 {
@@ -191,6 +207,8 @@ func vjpSum(c *call) []string {
 }
 
 // vjpClip lets ȳ through where min <= x <= max; a bound gets it where it holds x back.
+// At a bound x itself gets ȳ, and the bound nothing. Bounds are scalars, so that theirs are sums
+// over all elements.
 func vjpClip(c *call) []string {
 	g, x, lo, hi := c.g(), c.in(0), c.in(1), c.in(2)
 	inside := ""
@@ -240,6 +258,8 @@ func vjpCast(c *call) []string {
 
 // vjpDropout is the identity in inference; in training the kept elements are scaled by 1/(1 -
 // ratio).
+// The mask of kept elements is the node's second output, which is added where the node does not
+// name it. The ratio left out is 0.5, whose scale is 2.
 func vjpDropout(c *call) []string {
 	training := c.in(2)
 	if training == "" {

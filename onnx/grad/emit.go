@@ -30,6 +30,7 @@ type emitter struct {
 	shapes map[string]bool // emitted values that are shapes, without a -1 among their sizes
 }
 
+// newEmitter reads the types that m states. Those of inputs and initializers go before others.
 func newEmitter(m *onnx.Model) *emitter {
 	facts := try.Get(shape.Follow(m, maxKnown, onnx.NewBudget(m)))
 	e := &emitter{
@@ -70,7 +71,8 @@ func (e *emitter) claim(name string) bool {
 	return true
 }
 
-// fresh claims a name for a value that an operator gives, vjp/<operator>_<number>.
+// fresh claims a name for a value that an operator gives, vjp/<operator>_<number>. Numbers follow
+// the order of emission, so that equal models give equal names.
 func (e *emitter) fresh(op string) string {
 	base := "vjp/" + strings.ToLower(op)
 	for {
@@ -162,7 +164,8 @@ func (e *emitter) afford(bytes int, sizes ...int) (int, error) {
 	return n, err
 }
 
-// table is a constant of the element type of like, whose element i is at(i).
+// table is a constant of the element type of like, whose element i is at(i). It costs the budget 8
+// bytes an element, whatever the type.
 func (e *emitter) table(at func(i int) float64, like string, shape ...int) (string, error) {
 	n, err := e.afford(8, shape...)
 	if err != nil {
@@ -205,7 +208,8 @@ func (e *emitter) constOf(v string) (*onnx.Tensor, bool) {
 	return t, t != nil
 }
 
-// constInts is the value of v as a list of integers where it is a constant.
+// constInts is the value of v as a list of integers where it is a constant. The slice is the
+// caller's.
 func (e *emitter) constInts(v string) ([]int, bool) {
 	t, ok := e.constOf(v)
 	if !ok {
@@ -386,6 +390,7 @@ func (e *emitter) castLike(x, like string) string {
 	return x
 }
 
+// cast emits a Cast even to the type that x has; castLike spares that one.
 func (e *emitter) cast(x string, to onnx.DType) string {
 	return e.op("Cast", []string{x}, onnx.IntAttr("to", int(to)))
 }
@@ -433,6 +438,7 @@ func (e *emitter) reshapeLike(x, like string) string {
 	return e.as(e.reshape(x, e.shapeOf(like)), like)
 }
 
+// unsqueeze and squeeze have their axes as an input, the form from operator set 13 on.
 func (e *emitter) unsqueeze(x string, axes ...int) string {
 	return e.op("Unsqueeze", []string{x, e.ints(axes...)})
 }
@@ -457,11 +463,12 @@ func (e *emitter) sum(x string, keep bool, axes ...int) string {
 	return e.op("ReduceSum", []string{x, e.ints(axes...)}, onnx.IntAttr("keepdims", boolInt(keep)))
 }
 
-// sumAll reduces to a scalar.
+// sumAll reduces to a scalar. Axes left out are all of them.
 func (e *emitter) sumAll(x string) string {
 	return e.op("ReduceSum", []string{x}, onnx.IntAttr("keepdims", 0))
 }
 
+// boolInt is 1 where b holds, as attributes have no booleans.
 func boolInt(b bool) int {
 	if b {
 		return 1
@@ -525,7 +532,8 @@ func (e *emitter) intOp(op, x, y string) string {
 	return e.ints(out...)
 }
 
-// size is the product of v's sizes over the given axes as a number of v's element type.
+// size is the product of v's sizes over the given axes as a number of v's element type. In float32
+// a product beyond 2^24 is rounded.
 func (e *emitter) size(v string, axes []int) string {
 	d := e.dtype(v)
 	n, known := 1.0, true

@@ -18,6 +18,7 @@ func init() {
 		return []string{c.scatterAdd(c.shapeOf(x), c.in(1), c.g(), axis, c.dtype(x))}
 	}, "GatherElements")
 	register(func(c *call) []string {
+		// ScatterND has no batch_dims, by which the cotangents would have to go back.
 		if c.attrs.Int("batch_dims") != 0 {
 			try.Fail("batch_dims other than 0 is not supported")
 		}
@@ -41,7 +42,8 @@ func init() {
 }
 
 // scatterAdd adds updates into zeros of the given shape at positions at along axis. Positions that
-// stand several times add up, as the adjoint of reading one element several times.
+// stand several times add up, as the adjoint of reading one element several times. The reduction
+// came in operator set 16.
 func (e *emitter) scatterAdd(shape, at, updates string, axis int, d onnx.DType) string {
 	return e.op("ScatterElements", []string{e.filledShape(shape, 0, d), at, updates},
 		onnx.IntAttr("axis", axis), onnx.StrAttr("reduction", "add"))
@@ -82,6 +84,7 @@ func (c *call) sliced(rank int) *sliced {
 	s.starts, s.known = c.constInts(c.in(1))
 	s.ends, known2 = c.constInts(c.in(2))
 	s.known = s.known && known2
+	// Without axes the slice is of the first ones, as many as there are starts.
 	if c.in(3) == "" {
 		n := len(s.starts)
 		if !s.known {
@@ -129,6 +132,7 @@ func (c *call) padSlice(s *sliced, rank int) string {
 			continue
 		}
 		before[a] = s.starts[i]
+		// Behind a slice of an open size lies the input's size less the output's, less the start.
 		rest := c.op("Sub", []string{c.dim(x, a),
 			c.op("Gather", []string{c.un("Shape", y), c.ints(a)})})
 		after[a] = c.op("Sub", []string{rest, c.ints(s.starts[i])})
@@ -192,7 +196,8 @@ func bound(v, n int) int {
 }
 
 // vjpGather adds each row of the cotangent to the row that it was read from. Indices below 0 count
-// from the end in both nodes, and are handed on as they are.
+// from the end in both nodes, and are handed on as they are. Indices of any shape become one axis
+// of x: g is [before, indices, after].
 func vjpGather(c *call) []string {
 	x, at, g := c.in(0), c.in(1), c.g()
 	axis := c.axis(x)
@@ -229,11 +234,13 @@ func vjpScatter(c *call) []string {
 	switch kind {
 	case "none":
 		return []string{scatter(g, c.filled(updates, 0), "none"), "", read(g)}
+	// y = x + u at the places: both slopes are 1.
 	case "add":
 		return []string{g, "", read(g)}
 	case "max", "min":
 		y := c.out(0)
 		mine, theirs := equal(x, y), equal(updates, read(y))
+		// The divisor is the number of elements that are equal to the result, x's own among them.
 		each := c.div(g, scatter(mine, theirs, "add"))
 		return []string{c.mul(mine, each), "", c.mul(theirs, read(each))}
 	case "mul":
@@ -315,7 +322,8 @@ func vjpCompress(c *call) []string {
 	return []string{c.scatterAdd(c.shapeOf(x), where, g, axis, c.dtype(x)), ""}
 }
 
-// vjpCenterCropPad cuts where the node padded, and pads where it cut: about the same centre.
+// vjpCenterCropPad cuts where the node padded, and pads where it cut: about the same centre. The
+// same operator with the input's sizes does both.
 func vjpCenterCropPad(c *call) []string {
 	to := c.shapeOf(c.in(0))
 	axes, ok := c.node.Attr("axes")

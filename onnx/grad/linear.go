@@ -37,6 +37,7 @@ func vjpDet(c *call) []string {
 		return []string{g}
 	}
 	size := try.Get(c.afford(8, n, n, n-1, n-1))
+	// Cofactor (i, j) is (-1)^(i+j) times the minor without row i and column j.
 	signs := try.Get(c.table(func(i int) float64 { return float64(1 - 2*((i/n+i%n)%2)) }, x, n, n))
 	at := make([]int64, 0, size)
 	for i := range n {
@@ -60,7 +61,7 @@ func vjpDet(c *call) []string {
 	return []string{c.mul(g, c.mul(c.un("Det", minors), signs))}
 }
 
-// vjpMaxUnpool reads the cotangent where each value was put.
+// vjpMaxUnpool reads the cotangent where each value was put. The indices have no slope.
 func vjpMaxUnpool(c *call) []string {
 	x, at, g := c.in(0), c.in(1), c.g()
 	if c.in(2) != "" {
@@ -103,7 +104,8 @@ func vjpTensorScatter(c *call) []string {
 	return []string{kept, c.op("GatherElements", []string{g, at}, onnx.IntAttr("axis", axis))}
 }
 
-// vjpRange: y_i = start + i step, whose number of elements alone follows from the limit.
+// vjpRange: y_i = start + i step, whose number of elements alone follows from the limit. start gets
+// the sum of ȳ_i, and step the sum of i ȳ_i.
 func vjpRange(c *call) []string {
 	y, g := c.out(0), c.g()
 	zero, one := c.constant(onnx.Scalar(int64(0))), c.constant(onnx.Scalar(int64(1)))

@@ -57,6 +57,7 @@ func vjpBatchNormalization(c *call) []string {
 		}
 		return c.reshape(v, c.ints(append([]int{-1}, ones(r-2)...)...))
 	}
+	// Parameters may be of another type than x, and their cotangents are cast to it.
 	back := func(v, like string) string {
 		if c.dtype(like) != c.dtype(x) {
 			return c.cast(v, c.dtype(like))
@@ -82,6 +83,7 @@ func vjpBatchNormalization(c *call) []string {
 	if c.wants(0) {
 		out[0] = c.mul(g, lift(scale))
 	}
+	// The sums below are passes over x, which a frozen layer is spared.
 	if !c.wants(1) && !c.wants(3) && !c.wants(4) {
 		return out
 	}
@@ -126,6 +128,7 @@ func (c *call) batchNormTraining(out []string, lift func(string) string,
 	a := c.mul(gamma, s)
 	slope := c.div(c.mul(c.mul(a, s), along), n)
 	shift := c.un("Neg", c.div(c.mul(a, total), n))
+	// Mean 0, variance 1 and epsilon 0 leave a ȳ + shift of the node.
 	zero, one := c.filledShape(c.un("Shape", a), 0, c.dtype(x)),
 		c.filledShape(c.un("Shape", a), 1, c.dtype(x))
 	scaled := c.op("BatchNormalization", []string{g, a, shift, zero, one},
@@ -272,6 +275,7 @@ func vjpLRN(c *call) []string {
 	sum := c.add(c.num(float64(c.attrs.Float("bias")), x),
 		c.mul(c.num(alpha, x), mean(c.mul(x, x), before, size-1-before)))
 	power := c.op("Pow", []string{sum, c.num(-beta, x)})
+	// The adjoint's window is the mirror: as many channels before as the node has behind.
 	back := mean(c.div(c.mul(c.mul(g, x), power), sum), size-1-before, before)
 	return []string{c.sub(c.mul(g, power), c.mul(c.num(2*alpha*beta, x), c.mul(x, back)))}
 }

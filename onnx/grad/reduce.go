@@ -100,6 +100,7 @@ func vjpReduce(c *call) []string {
 		gx = c.mul(g, c.un("Exp", c.sub(x, y)))
 	case "ReduceLogSum": // y = ln s
 		gx = c.op("Expand", []string{c.mul(g, c.un("Exp", c.un("Neg", y))), c.shapeOf(x)})
+	// The slope at 0 is set to 0, the sign's own value there.
 	case "ReduceL1":
 		gx = c.mul(g, c.un("Sign", x))
 	case "ReduceL2": // the slope at the origin is set to 0

@@ -47,6 +47,7 @@ func (c *call) also(name, cot string) { c.extra = append(c.extra, captured{name,
 // in and out name the i-th input and output, "" where the node has none.
 func (c *call) in(i int) string { return c.node.Input(i) }
 
+// out may be more than the node had, where a rule asked for it: see [call.ensureOutput].
 func (c *call) out(i int) string {
 	if i < len(c.node.Outputs) {
 		return c.node.Outputs[i]
@@ -60,6 +61,8 @@ func (c *call) wants(i int) bool { return i < len(c.want) && c.want[i] }
 // g is the cotangent of output 0, zeros where none arrived.
 func (c *call) g() string { return c.cotangent(0) }
 
+// cotangent is that of output i. Zeros are made at the first use, since most rules read output 0
+// alone.
 func (c *call) cotangent(i int) string {
 	if c.cot[i] == "" {
 		c.cot[i] = c.filled(c.out(i), 0)
@@ -87,6 +90,7 @@ var errTwice = errors.New("its gradient is not differentiated again, since it go
 // rules is the registry: operator of the standard set to its vector-Jacobian product.
 var rules = map[string]rule{}
 
+// register is called by init functions alone; a later rule of an operator replaces an earlier one.
 func register(r rule, ops ...string) {
 	for _, op := range ops {
 		rules[op] = r

@@ -11,7 +11,7 @@ func init() {
 }
 
 // dft emits a transform of x [..., 1 or 2] along an axis that is not its last, to a length that is
-// a scalar.
+// a scalar. The axis is an attribute before operator set 20, and an input from then on.
 func (e *emitter) dft(x, length string, axis int, attrs ...onnx.Attr) string {
 	in := []string{x, length}
 	if e.opset < 20 {
@@ -43,6 +43,7 @@ func (e *emitter) adjointRealDFT(g, n string, axis, rank int) string {
 	bar := e.dft(g, n, axis, onnx.BoolAttr("onesided", true))
 	bins := e.squeeze(e.op("Gather", []string{e.un("Shape", bar), e.ints(axis)}), 0)
 	k := e.op("Range", []string{whole(0), bins, whole(1)})
+	// Bin 0, and bin n/2 of an even n, are their own conjugates.
 	once := e.op("Or", []string{e.op("Equal", []string{k, whole(0)}),
 		e.op("Equal", []string{e.mul(k, whole(2)), n})})
 	times := e.cast(e.where(once, whole(1), whole(2)), e.dtype(g))
@@ -103,6 +104,7 @@ func vjpDFT(c *call) []string {
 		}
 		ends[axis] = c.intOp("Sub", c.dim(x, axis), length)
 	}
+	// The transform has pairs on the last axis: real values keep the first of each.
 	ends[r-1] = c.intOp("Sub", c.dim(x, r-1), c.ints(2))
 	return []string{c.as(c.op("Pad", []string{bar, c.vec(append([]string{zeros}, ends...)...)}), x)}
 }

@@ -26,6 +26,8 @@ type scanning struct {
 	counts          bool     // Loop: the body is given the turn and the condition
 }
 
+// vjpLoop: inputs are the largest number of turns, the condition and the carried values. The body
+// gives its condition first.
 func vjpLoop(c *call) []string {
 	return c.vjpTurns(scanning{lead: 2, skip: 1,
 		carried: c.node.Inputs[min(2, len(c.node.Inputs)):], counts: true})
@@ -78,6 +80,7 @@ type turns struct {
 	captures []string     // values around the body that are
 	wrt      []string     // both, by their names within the body
 	initial  []string     // of the values that the gradient's Loop carries
+	// seeds are the cotangents of the body's outputs, by position
 	seeds    map[int]string
 	sums     map[string]string // over the turns so far, of a capture's cotangents
 	turn, on string            // the gradient's own turn and condition
@@ -86,6 +89,7 @@ type turns struct {
 }
 
 // vjpTurns is the gradient of a Loop or Scan: a Loop over its turns from the last to the first.
+// The new Loop has no condition, as the number of its turns is known when it begins.
 func (c *call) vjpTurns(k scanning) []string {
 	t := &turns{call: c, scanning: k, outputs: len(c.node.Outputs), active: map[int]bool{},
 		seeds: map[int]string{}, sums: map[string]string{}}
@@ -103,6 +107,7 @@ func (c *call) vjpTurns(k scanning) []string {
 func (t *turns) input(i int) string { return t.s.inputs[t.lead+i] }
 
 // prepare makes the gradient's body from the node's.
+// A scanned value lacks its scanned axis within the body.
 func (t *turns) prepare() {
 	inputs := t.lead + len(t.carried) + len(t.scanned)
 	t.primal = t.body("body", inputs, t.skip+t.outputs)
@@ -153,6 +158,7 @@ func (t *turns) activate() {
 
 // receive gives the gradient's body its inputs: its own turn and condition, the carried cotangents
 // and the sums so far.
+// A carried cotangent starts from that of the node's output, a sum from zeros.
 func (t *turns) receive() {
 	s := t.s
 	t.turn, t.on = s.fresh("turn"), s.fresh("on")
@@ -180,6 +186,8 @@ func (t *turns) receive() {
 
 // give makes the node give a value of its body for every turn, and returns the new output. It is
 // the last scanned output of the body, so that no other output moves.
+// Node and body are changed in place. The new output lies along axis 0 from the first turn to the
+// last.
 func (t *turns) give(name string, info onnx.ValueInfo) string {
 	inner, outer := t.fresh("kept"), t.fresh("kept")
 	t.primal.Nodes = append(t.primal.Nodes, identity(name, inner))
@@ -200,6 +208,7 @@ func (t *turns) give(name string, info onnx.ValueInfo) string {
 }
 
 // take makes a value of the gradient's body from a place on an axis of a value around it.
+// place is a scalar, so that Gather takes the axis away.
 func (t *turns) take(from string, axis int, place, as string) {
 	t.s.graph.Nodes = append(t.s.graph.Nodes,
 		&onnx.Node{Name: as, Op: "Gather", Inputs: []string{from, place}, Outputs: []string{as},
@@ -208,6 +217,8 @@ func (t *turns) take(from string, axis int, place, as string) {
 
 // place is the place of the turn that is run again, along a scanned value that runs from its end or
 // not.
+// Turn k of n reads place k, or n - 1 - k from the end. With k = n - 1 - turn the latter is the
+// gradient's own turn.
 func (t *turns) place(back []bool, i int) string {
 	if i < len(back) && back[i] {
 		return t.turn
@@ -219,6 +230,8 @@ func (t *turns) place(back []bool, i int) string {
 // - 1 - turn: scanned values, the turn and its condition, and the cotangents of scanned outputs.
 func (t *turns) replay() {
 	s, carried := t.s, len(t.carried)
+	// A Loop may end before its largest number of turns, so that those it took are counted by a
+	// kept value.
 	var turns string // a vector of one
 	if t.counts {
 		turns = t.op("Shape", []string{t.give(t.primal.Inputs[0].Name,
@@ -277,6 +290,8 @@ func (t *turns) backward() (body onnx.Attr, apart []int) {
 		}
 	}
 	for i := range t.carried {
+		// The source stays open until finish has removed the carried values that no node reads:
+		// only those read are kept for every turn.
 		t.take("", 0, t.at, t.input(i))
 	}
 	body = s.finish("body")
@@ -289,6 +304,7 @@ func (t *turns) backward() (body onnx.Attr, apart []int) {
 }
 
 // collect assigns the outputs of the gradient's Loop to the node's inputs.
+// The order is that of backward: carried cotangents, sums, and the scanned ones, one for each turn.
 func (t *turns) collect(out []string, apart []int) []string {
 	result := make([]string, len(t.node.Inputs))
 	pos := 0

@@ -50,6 +50,8 @@ func ReadArchive(r io.ReaderAt, size int64) (map[string]*onnx.Tensor, error) {
 	return readArchive(r, size, maxArchive)
 }
 
+// readArchive adds the sizes up as the archive states them; the reader ends with an error at a
+// longer entry.
 func readArchive(r io.ReaderAt, size, most int64) (map[string]*onnx.Tensor, error) {
 	z, err := zip.NewReader(r, size)
 	if err != nil {
@@ -60,6 +62,7 @@ func readArchive(r io.ReaderAt, size, most int64) (map[string]*onnx.Tensor, erro
 	}
 	out, total := map[string]*onnx.Tensor{}, uint64(0)
 	for _, f := range z.File {
+		// The difference cannot wrap around, since total never exceeds most.
 		if f.UncompressedSize64 > uint64(most)-total {
 			return nil, fmt.Errorf("npz: more than %d bytes of arrays", most)
 		}

@@ -112,7 +112,8 @@ type header struct {
 	shape   []int
 }
 
-// readHeader reads a length of 4 bytes in versions 2 and 3, and of 2 bytes in version 1.
+// readHeader reads a length of 4 bytes in versions 2 and 3, and of 2 bytes in version 1. Version 3
+// differs from 2 in that the header's text is UTF-8.
 func readHeader(r io.Reader) (*header, error) {
 	var start [8]byte
 	if _, err := io.ReadFull(r, start[:]); err != nil || string(start[:6]) != magic {
@@ -133,6 +134,7 @@ func readHeader(r io.Reader) (*header, error) {
 	default:
 		return nil, fmt.Errorf("npy: format version %d is not known; allowed are 1, 2 and 3", major)
 	}
+	// The header is refused before memory is taken for it.
 	if length > maxHeader {
 		return nil, fmt.Errorf("npy: a header of %d bytes; allowed are %d", length, maxHeader)
 	}
@@ -223,7 +225,8 @@ func (h *header) setType() error {
 		"integers of 1 to 8 bytes, f2, f4, f8 and U: convert with astype first", h.descr)
 }
 
-// decode fills t from the bytes of the file.
+// decode fills t from the bytes of the file. raw has as many bytes as t's elements take in the
+// file. A UTF-32 character takes four.
 func (h *header) decode(t *onnx.Tensor, raw []byte) error {
 	raw = h.byRows(raw)
 	texts, ok := t.Data.([]string)
@@ -282,6 +285,7 @@ type parser struct {
 	err  error
 }
 
+// fail keeps the first error.
 func (p *parser) fail(format string, args ...any) {
 	if p.err == nil {
 		p.err = fmt.Errorf(format, args...)
@@ -414,6 +418,7 @@ func Write(w io.Writer, t *onnx.Tensor) error {
 		}
 		wide := make([]uint32, len(d))
 		for i, h := range d {
+			// A bfloat16 is the upper half of a float32.
 			wide[i] = uint32(h) << 16
 		}
 		err = binary.Write(w, binary.LittleEndian, wide)
@@ -435,9 +440,11 @@ func writeHeader(w io.Writer, descr string, dimensions []int) error {
 	}
 	shape := strings.Join(dims, ", ")
 	if len(dims) == 1 {
+		// Python writes a tuple of one with a comma.
 		shape += ","
 	}
 	dict := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", descr, shape)
+	// Ten bytes are the magic, the version and the length; one is the line break.
 	total := (10 + len(dict) + 1 + 63) / 64 * 64
 	head := append([]byte(magic), 1, 0)
 	head = binary.LittleEndian.AppendUint16(head, uint16(total-10))

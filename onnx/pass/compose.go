@@ -35,7 +35,8 @@ func Compose(a, b *onnx.Model, link map[string]string) (*onnx.Model, error) {
 	return m, nil
 }
 
-// compose may change both models, which are copies of the caller's.
+// compose may change both models, which are copies of the caller's. Operator sets are levelled
+// before types are inferred, as rules differ from set to set.
 func compose(a, b *onnx.Model, link map[string]string) (*onnx.Model, error) {
 	for _, m := range []*onnx.Model{a, b} {
 		if err := Inline(m); err != nil {
@@ -120,11 +121,13 @@ func interfaceOf(a, b *onnx.Graph, link map[string]string) (*onnx.Graph, error) 
 	return g, nil
 }
 
+// unlinkedInputs stay inputs of the result, in their order.
 func unlinkedInputs(b *onnx.Graph, link map[string]string) []onnx.ValueInfo {
 	return slices.DeleteFunc(slices.Clone(b.Inputs),
 		func(v onnx.ValueInfo) bool { _, ok := link[v.Name]; return ok })
 }
 
+// unlinkedOutputs stay outputs of the result. An output that feeds b is an inner value there.
 func unlinkedOutputs(a *onnx.Graph, link map[string]string) []onnx.ValueInfo {
 	linked := slices.Collect(maps.Values(link))
 	return slices.DeleteFunc(slices.Clone(a.Outputs),

@@ -55,11 +55,14 @@ func widened(t *onnx.Tensor) *onnx.Tensor {
 // widening turns parts of a model into float32, and notes whether one was of half precision.
 type widening struct{ found bool }
 
+// half reports whether a type is of half precision, and notes that one was found.
 func (w *widening) half(d onnx.DType) bool {
 	w.found = w.found || isHalf(d)
 	return isHalf(d)
 }
 
+// graph changes g in place; tensors are replaced and not written to, since another model may share
+// them.
 func (w *widening) graph(g *onnx.Graph) {
 	for name, t := range g.Initializers {
 		if t != nil && w.half(t.DType) {
@@ -84,6 +87,7 @@ func (w *widening) nodes(nodes []*onnx.Node) {
 	}
 }
 
+// attr widens an attribute's tensors and graphs, and a type that it names.
 func (w *widening) attr(a *onnx.Attr, op string) {
 	if a.Tensor != nil && w.half(a.Tensor.DType) {
 		a.Tensor = widened(a.Tensor)

@@ -17,6 +17,8 @@ const maxInlinedParts = 1 << 20
 // Inline replaces every call of a model's own function by the function's nodes, in subgraphs and
 // nested calls too, and drops the functions. A function that calls itself, or that imports another
 // version of an operator set than the model, in which one of its operators differs, is an error.
+// On an error m is as it was: all work is on copies. Operator sets that no node uses any more are
+// dropped, but for the standard's.
 func Inline(m *onnx.Model) error {
 	if err := graphOf(m, "inlining functions"); err != nil {
 		return err
@@ -66,6 +68,9 @@ func domains(g *onnx.Graph, into map[string]bool) {
 // The names of calls go before the names of values, but no further than this.
 const maxPrefixBytes = 256
 
+// inliner is the work on one model. functions are only read, as bodies are cloned at each call.
+// names are those of the graph's values and of those made so far. opsets become the result's: the
+// model's, and those that functions alone import. parts counts up to maxInlinedParts.
 type inliner struct {
 	functions map[onnx.OpName]*onnx.Function
 	names     *names
@@ -86,6 +91,7 @@ func weight(n *onnx.Node) int {
 }
 
 // graph inlines calls in place, and depth counts both calls and subgraphs.
+// Order is kept: a call's nodes stand in the place of the call.
 func (in *inliner) graph(g *onnx.Graph, depth int) error {
 	var out []*onnx.Node
 	for _, n := range g.Nodes {
@@ -99,6 +105,8 @@ func (in *inliner) graph(g *onnx.Graph, depth int) error {
 	return nil
 }
 
+// node returns n itself, or the nodes of its function with their own calls inlined. A function that
+// calls itself ends at the depth onnx.MaxDepth.
 func (in *inliner) node(n *onnx.Node, depth int) ([]*onnx.Node, error) {
 	if depth > onnx.MaxDepth {
 		return nil, fmt.Errorf("%s: functions call each other more than %d deep",
@@ -129,7 +137,8 @@ func (in *inliner) node(n *onnx.Node, depth int) ([]*onnx.Node, error) {
 }
 
 // call is the function's body with the node's values in place of the function's. An input that the
-// call leaves out is "" in the body, as an optional input of its nodes.
+// call leaves out is "" in the body, as an optional input of its nodes. Inner values get the call's
+// name in front, cut to bounds so that nested calls end in legal names.
 func (in *inliner) call(n *onnx.Node, f *onnx.Function) ([]*onnx.Node, error) {
 	if len(n.Inputs) > len(f.Inputs) || len(n.Outputs) > len(f.Outputs) {
 		return nil, fmt.Errorf("%d inputs and %d outputs for a function of %d and %d",
@@ -145,6 +154,7 @@ func (in *inliner) call(n *onnx.Node, f *onnx.Function) ([]*onnx.Node, error) {
 				v, d, have, n.Label())
 		}
 	}
+	// Parts are counted before the body is cloned, so that the bound holds memory back as well.
 	for _, b := range f.Nodes {
 		if in.parts += weight(b); in.parts > maxInlinedParts {
 			return nil, fmt.Errorf("the graph would grow by more than %d nodes and operands",
@@ -173,8 +183,6 @@ func (in *inliner) call(n *onnx.Node, f *onnx.Function) ([]*onnx.Node, error) {
 	if len(prefix) > maxPrefixBytes {
 		prefix = strings.ToValidUTF8(prefix[:maxPrefixBytes], "")
 	}
-	// Inner values get the call's name in front, cut to bounds so that nested calls end in legal
-	// names.
 	to := func(name string) string {
 		if v, ok := names[name]; ok {
 			return v
@@ -188,6 +196,7 @@ func (in *inliner) call(n *onnx.Node, f *onnx.Function) ([]*onnx.Node, error) {
 		return v
 	}
 	body := onnx.CloneGraph(&onnx.Graph{Nodes: f.Nodes}).Nodes
+	// A default counts where the call does not give the attribute.
 	attrs := slices.Clone(n.Attrs)
 	for _, d := range f.Defaults {
 		if _, ok := n.Attr(d.Name); !ok {
@@ -202,6 +211,7 @@ func (in *inliner) call(n *onnx.Node, f *onnx.Function) ([]*onnx.Node, error) {
 		renameNode(b, to)
 	}
 	for _, e := range extra {
+		// No Identity can read an input that the call leaves out.
 		e.Inputs[0] = to(e.Inputs[0])
 		if e.Inputs[0] == "" {
 			return nil, fmt.Errorf("output %q is an input that is left out", e.Outputs[0])
@@ -233,6 +243,7 @@ func (in *inliner) differs(nodes []*onnx.Node, domain string, a, b int64) *onnx.
 
 // bindAttrs puts the values of a function's attributes in place of references to them; a reference
 // to an attribute that is not given leaves the node's own default.
+// Subgraphs are of the same function, and their references are bound as well.
 func bindAttrs(n *onnx.Node, attrs []onnx.Attr) {
 	var out []onnx.Attr
 	for _, a := range n.Attrs {

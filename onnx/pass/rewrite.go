@@ -21,12 +21,14 @@ func Rename(g *onnx.Graph, names map[string]string) {
 	})
 }
 
+// renameGraph calls to once for each place of a name, which must give the same each time.
 func renameGraph(g *onnx.Graph, to func(string) string) {
 	for _, vs := range [][]onnx.ValueInfo{g.Inputs, g.Optional, g.Outputs, g.Values} {
 		for i := range vs {
 			vs[i].Name = to(vs[i].Name)
 		}
 	}
+	// A new map, since names may be exchanged for each other.
 	inits := make(map[string]*onnx.Tensor, len(g.Initializers))
 	for name, t := range g.Initializers {
 		inits[to(name)] = t
@@ -73,7 +75,8 @@ func (ns *names) unique(base string) string {
 
 // SortNodes puts the nodes of a graph in topological order, otherwise keeping the order that they
 // have. A cycle is an error that names a node in it. It takes O(nodes and their inputs); a graph in
-// order stays as it is.
+// order stays as it is. A name that no node of g makes, such as an input or a value around g,
+// orders nothing. On an error g is as it was.
 func SortNodes(g *onnx.Graph) error {
 	producer := map[string]int{}
 	for i, n := range g.Nodes {
@@ -127,7 +130,8 @@ func SortNodes(g *onnx.Graph) error {
 }
 
 // RemoveUnused drops the nodes, initializers and optional inputs on which no output depends. Other
-// inputs stay. One pass from the last node is enough, as nodes stand in topological order.
+// inputs stay. One pass from the last node is enough, as nodes stand in topological order. Graphs
+// within nodes are not pruned; the values that they capture count as read.
 func RemoveUnused(g *onnx.Graph) {
 	needed := map[string]bool{}
 	for _, o := range g.Outputs {

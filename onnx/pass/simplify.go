@@ -38,6 +38,8 @@ func Simplify(m *onnx.Model) error {
 			return fmt.Errorf("simplifying %q: %w", m.Graph.Name, err)
 		}
 		removeIdle(c)
+		// Idle nodes went before: nodes that read one value through different ones are copies of
+		// each other.
 		removeDuplicates(c.Graph)
 		RemoveUnused(c.Graph)
 		if len(c.Graph.Nodes) == before {
@@ -54,7 +56,8 @@ func Simplify(m *onnx.Model) error {
 // Constants that folding makes have at most this many elements.
 const maxFolded = 1 << 16
 
-// foldConstants leaves random nodes, and nodes with a body, to the run.
+// foldConstants leaves random nodes, and nodes with a body, to the run. budget is that of all
+// passes together.
 func foldConstants(m *onnx.Model, budget *onnx.Budget) error {
 	known, err := shape.Follow(m, maxFolded, budget)
 	if err != nil {
@@ -261,7 +264,8 @@ func removeDuplicates(g *onnx.Graph) {
 
 // nodeKey tells nodes that compute the same from those that do not. Floats are compared by their
 // bits, so that 0 and -0 differ and equal NaNs are one. Attributes are sorted by name, as their
-// order says nothing.
+// order says nothing. The outputs that a node names are part of the key, as its copy must give each
+// of them.
 func nodeKey(n *onnx.Node) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%q %q", n.Domain, n.Op)
@@ -284,6 +288,7 @@ func nodeKey(n *onnx.Node) string {
 	return b.String()
 }
 
+// floatBits lets a key hold NaN and -0 apart.
 func floatBits(v []float32) []uint32 {
 	out := make([]uint32, len(v))
 	for i, x := range v {

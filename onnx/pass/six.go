@@ -16,6 +16,7 @@ import (
 // that names it. m is not changed.
 //
 // Source: the version history of each operator in the ONNX operator specification.
+// The result shares tensors with m, and the nodes of other domains than the standard's.
 func FromSix(m *onnx.Model) (*onnx.Model, error) {
 	if m.Opset() != 6 {
 		return m, nil
@@ -24,6 +25,7 @@ func FromSix(m *onnx.Model) (*onnx.Model, error) {
 	if err != nil { // a broadcast along an axis contradicts the rules of today
 		types = map[string]onnx.ValueInfo{}
 	}
+	// Initializers and inputs tell ranks even where inference failed.
 	for name, t := range m.Graph.Initializers {
 		v := onnx.ValueInfo{Name: name, DType: t.DType, Shape: []onnx.Dim{}}
 		for _, d := range t.Shape {
@@ -62,11 +64,13 @@ type six struct {
 }
 
 // node returns a node of set 6 in set 7; with an error it returns the node as it was.
+// A node with subgraphs is refused, since values within have no types here.
 func (s *six) node(old *onnx.Node) (*onnx.Node, error) {
 	if op.Lookup("", old.Op, 7) == nil || len(old.Subgraphs()) > 0 {
 		return old, fmt.Errorf("what became of it is not known")
 	}
 	n := onnx.CloneNode(old)
+	// number takes an attribute that set 7 lacks off the node, and returns its value.
 	number := func(name string, otherwise int64) int64 {
 		if a, ok := drop(n, name); ok {
 			return a.Int
@@ -74,20 +78,25 @@ func (s *six) node(old *onnx.Node) (*onnx.Node, error) {
 		return otherwise
 	}
 	switch n.Op {
+	// Without an axis set 6 lines the operands up at their ends, as numpy and set 7 do.
 	case "Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "Greater", "Less", "Equal":
 		broadcast, axis := number("broadcast", 0), number("axis", -1)
 		if broadcast != 0 && axis >= 0 {
 			return s.widen(old, n, int(axis))
 		}
+	// Set 6 has a slope for each channel, axis 1; set 7 lines it up at the end.
 	case "PRelu":
 		if slope := s.types[n.Input(1)].Shape; slope == nil || len(slope) == 1 &&
 			slope[0] != onnx.Known(1) {
 			return s.widen(old, n, 1)
 		}
+	// Set 7 broadcasts C to [M, N] by itself.
 	case "Gemm":
 		number("broadcast", 0)
+	// From set 7 on an output is made where the node names it.
 	case "RNN", "LSTM", "GRU":
 		number("output_sequence", 0)
+	// Set 7 has no is_test.
 	case "BatchNormalization", "Dropout":
 		if number("is_test", 0) == 0 {
 			return old, fmt.Errorf("is_test is 0, which trains")

@@ -71,6 +71,7 @@ func Upgrade(m *onnx.Model, to int) error {
 	return nil
 }
 
+// upgrader takes a model through one version after the other.
 type upgrader struct {
 	to    int
 	names *names
@@ -150,13 +151,15 @@ func within(n *onnx.Node, s *onnx.Graph, version int,
 // u.nodes.
 type change func(u *upgrader, n *onnx.Node)
 
+// taken turns the end of a change by try.Fail into an error.
 func taken(step change, u *upgrader, n *onnx.Node) (err error) {
 	defer try.Catch(&err)
 	step(u, n)
 	return nil
 }
 
-// constant adds an initializer for node n.
+// constant adds an initializer for node n. The initializer goes into the graph in hand, so that a
+// node within a body has it there.
 func (u *upgrader) constant(n *onnx.Node, what string, t *onnx.Tensor) string {
 	name := u.names.unique(n.Outputs[0] + "/" + what)
 	u.graphNow.Initializers[name] = t
@@ -166,6 +169,7 @@ func (u *upgrader) constant(n *onnx.Node, what string, t *onnx.Tensor) string {
 // drop removes an attribute and returns it.
 func drop(n *onnx.Node, name string) (onnx.Attr, bool) {
 	a, ok := n.Attr(name)
+	// The list may be shared with another node, and DeleteFunc writes to it.
 	n.Attrs = slices.DeleteFunc(slices.Clone(n.Attrs),
 		func(a onnx.Attr) bool { return a.Name == name })
 	return a, ok
@@ -262,6 +266,7 @@ func init() {
 				n.Outputs = n.Outputs[:1]
 			},
 		},
+		// The default became half_pixel, which shifts regions by half a pixel.
 		16: {"RoiAlign": func(_ *upgrader, n *onnx.Node) {
 			n.Attrs = append(n.Attrs, onnx.StrAttr("coordinate_transformation_mode", "output_half_pixel"))
 		}},
@@ -315,6 +320,8 @@ func scalar(d onnx.DType, v float32) *onnx.Tensor {
 	return onnx.Scalar(v)
 }
 
+// upgradePad11: pads and value become inputs 1 and 2. A value of 0 is the default of both versions
+// and is left out.
 func upgradePad11(u *upgrader, n *onnx.Node) {
 	needed("pads", 1)(u, n)
 	if v, ok := drop(n, "value"); ok && v.Float != 0 {
@@ -364,6 +371,7 @@ func upgradeSoftmax13(u *upgrader, n *onnx.Node) {
 	}
 }
 
+// upgradeGridSample20: bilinear and bicubic are called linear and cubic from operator set 20 on.
 func upgradeGridSample20(u *upgrader, n *onnx.Node) {
 	if a, ok := drop(n, "mode"); ok {
 		switch a.Str {

@@ -39,6 +39,8 @@ func LoadAdapter(path string) (map[string]*onnx.Tensor, error) {
 	return nil, fmt.Errorf("loading adapter: %w", err)
 }
 
+// adapter reads the parameters of a file of format version 1. The tensors may lie in data, which
+// the caller gives up.
 func adapter(data []byte) (map[string]*onnx.Tensor, error) {
 	f := &flat{data: data, left: len(data)}
 	if len(data) < 8 || string(data[4:8]) != adapterMark {
@@ -120,6 +122,7 @@ func (f *flat) field(t table, number int) int {
 	if f.err != nil || len(t.fields) < 2*number+2 {
 		return 0
 	}
+	// An offset of 0 is a field with its default, which is not written.
 	if offset := int(binary.LittleEndian.Uint16(t.fields[2*number:])); offset != 0 {
 		return t.at + offset
 	}

@@ -20,6 +20,7 @@ func Closed(data []byte) (*onnx.Model, error) { return closed(data, decode) }
 // ClosedOwn is [Closed] of data that the model takes over, as [LoadOwn] does.
 func ClosedOwn(data []byte) (*onnx.Model, error) { return closed(data, decodeOwn) }
 
+// closed takes the decoder of data that stays the caller's, or of data that the model takes over.
 func closed(data []byte, decode func(data []byte, parts int) (*onnxpb.ModelProto, error)) (*onnx.Model,
 	error) {
 	p, err := decode(data, maxClosedParts)
@@ -33,6 +34,8 @@ func closed(data []byte, decode func(data []byte, parts int) (*onnxpb.ModelProto
 	return m, nil
 }
 
+// closedModel looks for data elsewhere first, then for functions and graphs, and compares with the
+// model written again last.
 func closedModel(p *onnxpb.ModelProto) (*onnx.Model, error) {
 	if what := outside(p.ProtoReflect()); what != "" {
 		return nil, fmt.Errorf("%s", what)

@@ -142,6 +142,7 @@ type dataFile struct {
 	mapped     []byte
 }
 
+// openData opens a regular file below root. Where mapping fails the file is read.
 func openData(root *os.Root, location string) (*dataFile, error) {
 	f, err := regularfile.OpenIn(root, filepath.FromSlash(location))
 	if err != nil {
@@ -174,6 +175,8 @@ func (f *dataFile) bytes(offset, n int64) ([]byte, error) {
 }
 
 // place is where a tensor's entries say that its data lie; length is -1 where they do not say it.
+// Other entries, as a checksum, are not looked at. Of a key that is given twice the later one
+// counts.
 func place(t *onnxpb.TensorProto) (e *onnx.External, length int64, err error) {
 	var location string
 	offset := int64(0)
@@ -203,7 +206,7 @@ func place(t *onnxpb.TensorProto) (e *onnx.External, length int64, err error) {
 }
 
 // readTensorData compares all sizes before memory is taken; the tensor then looks as if it held its
-// data.
+// data. files holds those opened so far by location, so that each is opened once.
 func readTensorData(root *os.Root, files map[string]*dataFile,
 	t *onnxpb.TensorProto) (*onnx.External, error) {
 	e, length, err := place(t)
@@ -220,6 +223,7 @@ func readTensorData(root *os.Root, files map[string]*dataFile,
 		return nil, err
 	}
 	want := d.RawBytes(n)
+	// A length is a statement to be checked; sizes follow from shape and type.
 	if length >= 0 && length != want {
 		return nil, fmt.Errorf("length %d; shape %v of %v needs %d bytes", length, shape, d, want)
 	}

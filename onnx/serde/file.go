@@ -36,7 +36,7 @@ func Load(path string) (*onnx.Model, error) {
 	return LoadOwn(path, data, nil)
 }
 
-// ReadFile reads a model file.
+// ReadFile reads a model file. It reads regular files alone, of at most [MaxFileBytes].
 func ReadFile(path string) ([]byte, error) {
 	if st, err := os.Stat(path); err == nil && st.IsDir() {
 		return nil, fmt.Errorf("loading model %s: it is a folder; give the .onnx file (a TensorFlow "+
@@ -65,6 +65,7 @@ func LoadOwn(path string, data []byte,
 // load looks at the metadata before the message is decoded, as a closed file has tighter bounds.
 func load(path string, data []byte,
 	whole func(metadata map[string]string) bool) (*onnx.Model, error) {
+	// A caller may ask for a closed file whatever the metadata say, by an answer for nil.
 	if whole != nil && (whole(nil) || saysWhole(data, whole)) {
 		return closed(data, decodeOwn)
 	}
@@ -102,7 +103,8 @@ func saysWhole(data []byte, whole func(metadata map[string]string) bool) bool {
 	return says
 }
 
-// Save writes a model file, whole or not at all.
+// Save writes a model file, whole or not at all. All of the model is encoded in memory before the
+// file is written.
 func Save(path string, m *onnx.Model) error {
 	data, err := Marshal(m)
 	if err != nil {
@@ -143,6 +145,7 @@ func decodeOwn(data []byte, parts int) (*onnxpb.ModelProto, error) {
 }
 
 // decode names the format of another file in place of the decoder's error, which would say little.
+// parts bounds messages, texts and byte strings, as message.Within counts them.
 func decode(data []byte, parts int) (*onnxpb.ModelProto, error) {
 	var p onnxpb.ModelProto
 	err := message.Within(data, &p, maxMessages, parts)
@@ -161,7 +164,8 @@ func decode(data []byte, parts int) (*onnxpb.ModelProto, error) {
 // allOptional is the metadata key of a file of which every initializer is an optional input.
 const allOptional, every = "fmp.optional_inputs", "all"
 
-// modelFromProto returns a model that shares lists and raw bytes with the message.
+// modelFromProto returns a model that shares lists and raw bytes with the message. Of a metadata
+// key or an operator set that is given twice the later one counts.
 func modelFromProto(p *onnxpb.ModelProto) (*onnx.Model, error) {
 	m := &onnx.Model{
 		// From IR 4 on initializers are constants that the inputs do not list, which is how graphs
@@ -222,7 +226,8 @@ func domain(d string) string {
 // Protobuf messages nested deeper than this are refused: a subgraph takes three, a type a few more.
 const maxMessages = 4*onnx.MaxDepth + 32
 
-// graphFromProto gives optional inputs to the main graph alone, at depth 0.
+// graphFromProto gives optional inputs to the main graph alone, at depth 0. An initializer given
+// twice is an error, as a map would hold either of both unseen.
 func graphFromProto(p *onnxpb.GraphProto, depth int) (*onnx.Graph, error) {
 	if depth > onnx.MaxDepth {
 		return nil, fmt.Errorf("subgraphs are nested more than %d deep", onnx.MaxDepth)
@@ -332,6 +337,8 @@ func valueFromProto(p *onnxpb.ValueInfoProto) (onnx.ValueInfo, error) {
 
 // isOther reports whether a type that is not a tensor's names another kind of value.
 func isOther(p *onnxpb.TypeProto) (other bool) {
+	// TypeProto's denotation is a hint for readers. Other kinds of value are fields that onnxpb
+	// leaves out, and so are unknown ones.
 	const denotation = 6
 	unknown := p.ProtoReflect().GetUnknown()
 	eachField(unknown, func(num protowire.Number, _ protowire.Type, _, _ []byte) {
@@ -340,6 +347,7 @@ func isOther(p *onnxpb.TypeProto) (other bool) {
 	return other
 }
 
+// nodeFromProto shares the lists of names with the message. Overloads of functions came with IR 10.
 func nodeFromProto(p *onnxpb.NodeProto, depth int) (*onnx.Node, error) {
 	n := &onnx.Node{Name: p.Name, Op: p.OpType, Domain: domain(p.Domain), Inputs: p.Input,
 		Outputs: p.Output}
@@ -453,7 +461,7 @@ const referAt = 1 << 16
 // Refer encodes a model like [Marshal], but leaves its large initializers in the files that they
 // lie in, which are named relative to the folder that is returned; that is "" where all of the
 // model is encoded. Tensors of a second folder are encoded, since a model names files below one
-// folder.
+// folder. m is not changed. The files must stay as they are for as long as the result is read.
 func Refer(m *onnx.Model) (data []byte, folder string, err error) {
 	if m == nil || m.Graph == nil {
 		return nil, "", errNoGraph
@@ -487,6 +495,7 @@ func Refer(m *onnx.Model) (data []byte, folder string, err error) {
 	return data, folder, err
 }
 
+// encode writes fields in the order of their numbers, so that equal messages give equal bytes.
 func encode(p *onnxpb.ModelProto) ([]byte, error) {
 	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(p)
 	if err != nil {
@@ -538,6 +547,7 @@ func modelToProto(m *onnx.Model) (*onnxpb.ModelProto, error) {
 	return p, nil
 }
 
+// opsetsToProto orders operator sets by domain, as a map has no order.
 func opsetsToProto(opsets map[string]int64) []*onnxpb.OperatorSetIdProto {
 	var out []*onnxpb.OperatorSetIdProto
 	for _, d := range slices.Sorted(maps.Keys(opsets)) {
@@ -546,6 +556,7 @@ func opsetsToProto(opsets map[string]int64) []*onnxpb.OperatorSetIdProto {
 	return out
 }
 
+// graphToProto lists optional inputs behind all others, and initializers by name.
 func graphToProto(g *onnx.Graph) (*onnxpb.GraphProto, error) {
 	p := &onnxpb.GraphProto{Name: g.Name, DocString: g.Doc}
 	for _, name := range g.InitializerNames() {

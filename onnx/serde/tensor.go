@@ -40,6 +40,7 @@ func TensorFromProto(p *onnxpb.TensorProto) (*onnx.Tensor, error) {
 	if d.IsNarrow() {
 		return narrowFromProto(p, d, shape, n)
 	}
+	// The count is compared before memory is taken for the elements.
 	have := storedElements(p, d)
 	if have != n {
 		return fail("shape %v needs %d elements of %v and the file holds %d", shape, n, d, have)
@@ -77,7 +78,9 @@ func sizes(p *onnxpb.TensorProto) (shape []int, n int, err error) {
 	return shape, n, err
 }
 
-// fillTyped copies the elements from the field of their type, which holds as many.
+// fillTyped copies the elements from the field of their type, which holds as many. Small types
+// share a field, as onnx.proto's TensorProto says: int32_data has all of 16 bits and less, halves
+// by their bits.
 func fillTyped(t *onnx.Tensor, p *onnxpb.TensorProto) {
 	switch out := t.Data.(type) {
 	case []float32:
@@ -111,7 +114,8 @@ func fillTyped(t *onnx.Tensor, p *onnxpb.TensorProto) {
 	}
 }
 
-// convert narrows numbers to the type that they are stored for.
+// convert narrows numbers to the type that they are stored for. Higher bits are cut without an
+// error.
 func convert[T int8 | int16 | uint8 | uint16 | uint32, F int32 | uint64](out []T, from []F) {
 	for i := range out {
 		out[i] = T(from[i])
@@ -123,7 +127,8 @@ var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
 // inPlace is n elements in the bytes that hold them, which are not copied; nil where they do not
 // lie as this machine holds them. Booleans are copied, as a byte other than 0 and 1 is no bool of
-// Go.
+// Go. An address that is no multiple of the element's size is copied too, since not every processor
+// reads it.
 func inPlace(d onnx.DType, raw []byte, n int) any {
 	if n == 0 || d.Bits() < 8 || int64(len(raw)) != d.RawBytes(n) || !littleEndian || d == onnx.Bool {
 		return nil
@@ -136,7 +141,7 @@ func inPlace(d onnx.DType, raw []byte, n int) any {
 }
 
 // narrowFromProto reads elements of 8 bits and less: packed raw bytes, or the same bytes in
-// int32_data.
+// int32_data. Elements of 4 and 2 bits lie several to a byte, the first in the lowest bits.
 func narrowFromProto(p *onnxpb.TensorProto, d onnx.DType, shape []int,
 	n int) (*onnx.Tensor, error) {
 	raw := p.RawData
@@ -164,7 +169,7 @@ func narrowFromProto(p *onnxpb.TensorProto, d onnx.DType, shape []int,
 }
 
 // storedElements is the number of elements that the field of a type holds; raw bytes are cut to
-// whole ones.
+// whole ones. Raw bytes go before the typed fields where a file has both.
 func storedElements(p *onnxpb.TensorProto, d onnx.DType) int {
 	if p.RawData != nil && d != onnx.String {
 		return len(p.RawData) / d.Size()
@@ -218,7 +223,7 @@ func sharedTensor(name string, t *onnx.Tensor) (*onnxpb.TensorProto, error) {
 	return p, nil
 }
 
-// header is a tensor without its data.
+// header is a tensor without its data. The list of sizes is the message's own.
 func header(name string, t *onnx.Tensor) *onnxpb.TensorProto {
 	p := &onnxpb.TensorProto{Name: name, DataType: int32(t.DType), Dims: make([]int64, len(t.Shape))}
 	for i, d := range t.Shape {

@@ -20,6 +20,7 @@ func (c *call) body(name string, inputs []*fact) (*inference, *onnx.Graph, error
 	if !ok || a.Graph == nil {
 		return nil, nil, fmt.Errorf("the attribute %s holds no graph", name)
 	}
+	// Budget, load and counters are shared with the graph around: bodies cost the same model.
 	inner := &inference{foldLimit: c.inf.foldLimit, budget: c.inf.budget, load: c.inf.load,
 		opset: c.inf.opset, outer: c.inf,
 		facts: map[string]*fact{}, counter: c.inf.counter, bodies: c.inf.bodies,

@@ -100,6 +100,7 @@ func inferConv(c *call) {
 	}
 	spatialRank(in)
 	out := c.unknownSizes(len(in))
+	// The batch is known even where the weight is not.
 	out[0] = in[0]
 	c.set(0, d, out)
 	if w == nil {

@@ -20,6 +20,7 @@ func inferEinsum(c *call) {
 			len(terms), len(c.in))
 	}
 	sizes := map[rune]expr{}
+	// An ellipsis that no term has stands for no axes.
 	ellipsis := []expr{}
 	for i, term := range terms {
 		s := c.arg(i).shape
@@ -44,6 +45,7 @@ func inferEinsum(c *call) {
 				continue
 			}
 			if have, ok := sizes[r]; ok {
+				// Sizes of one label agree, or one of them is 1.
 				merged, err := c.broadcast([]expr{have}, []expr{s[at]})
 				if err != nil {
 					try.Fail("label %q: %w", r, err)

@@ -41,6 +41,7 @@ func constant(n int) expr {
 	return expr{{"", n}}
 }
 
+// symbol is the polynomial of one symbol, with coefficient 1.
 func symbol(s string) expr { return expr{{s, 1}} }
 
 // value is the constant that e is, if it is one; nil is no expression at all.
@@ -59,6 +60,8 @@ func (e expr) value() (int, bool) {
 // is reports whether e is the constant n.
 func (e expr) is(n int) bool { v, ok := e.value(); return ok && v == n }
 
+// equal compares terms, which the canonical form allows. An unknown expression, nil, equals the
+// constant 0: ask for nil before.
 func (e expr) equal(f expr) bool { return slices.Equal(e, f) }
 
 // atLeast is a lower bound of e given that sizes are not negative, if there is one. A term of a

@@ -12,7 +12,8 @@ import (
 // fold computes a node whose inputs are all constants with the pure engine's kernel, so that a
 // value computed from constants is known. Results of more than limit elements, and work beyond the
 // budget, are left. An error of the kernel, or a result of another shape than the rule's, leaves
-// the facts as they are.
+// the facts as they are. The budget is paid before the kernel runs, by bytes of the results and by
+// the work.
 func (c *call) fold(limit int) {
 	shapes := make([][]int, len(c.out))
 	bytes, need := 0.0, false
@@ -66,7 +67,8 @@ func (c *call) fold(limit int) {
 }
 
 // weigh notes the cost of a node whose operands are the same in every run. Only ten are listed, so
-// that an error stays readable, and a node within a loop once.
+// that an error stays readable, and a node within a loop once. A node over the budget is noted and
+// not paid for, so that later ones are judged by themselves.
 func (c *call) weigh() {
 	bytes := 0.0
 	for i, f := range c.out {
@@ -118,6 +120,7 @@ var random = map[string]bool{
 // does not. Weights that are stored in half precision stay so, too: their Cast is how the file is
 // kept small.
 func defined(c *call, in []*onnx.Tensor) bool {
+	// A training_mode as an input makes the mask random.
 	if c.node.Op == "Dropout" {
 		return len(in) < 3 || in[2] == nil
 	}

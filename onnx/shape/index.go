@@ -29,6 +29,7 @@ func inferGather(c *call, x *fact) []expr {
 		for i, e := range idx.data {
 			if v, ok := e.value(); ok {
 				if v < 0 {
+					// A negative index counts from the end, and was found to be in range above.
 					v += len(x.data)
 				}
 				data[i] = x.data[v]

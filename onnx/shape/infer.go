@@ -146,10 +146,12 @@ func settle(v, declared onnx.ValueInfo) onnx.ValueInfo {
 	return v
 }
 
+// inferModel pays for folding with a budget of its own.
 func inferModel(m *onnx.Model) (*inference, error) {
 	return inferWith(m, maxFollowed, onnx.NewBudget(m))
 }
 
+// inferWith folds results of at most foldLimit elements.
 func inferWith(m *onnx.Model, foldLimit int, budget *onnx.Budget) (*inference, error) {
 	inf := newInference(m, foldLimit, budget)
 	if err := inf.graph(m.Graph); err != nil {
@@ -184,6 +186,7 @@ type fact struct {
 	least  int          // the rank is no lower, where it is unknown
 }
 
+// ranked takes nil, an operand that is left out, for one of unknown rank.
 func (f *fact) ranked() bool { return f != nil && f.shape != nil }
 
 // constant is the value as a tensor where it is wholly known. It makes a tensor of followed

@@ -71,7 +71,7 @@ func inferReshape(c *call) {
 // fitReshape works out the size of axis infer (-1: there is none) of a shape for the input's
 // elements, and checks their number. An exact quotient of polynomials settles symbols: [batch, 12]
 // reshaped to [-1, 3] gives [4*batch, 3]. Where the division leaves a rest among symbols, the axis
-// is an unknown size and no error.
+// is an unknown size and no error. Numbers of elements that are not both known are not compared.
 func (c *call) fitReshape(out []expr, infer int) {
 	var total expr
 	if c.in[0].ranked() {
@@ -127,7 +127,7 @@ func inferFlatten(c *call) {
 }
 
 // inferTranspose: out[i] = in[perm[i]]; without perm the axes come in reverse. Negative entries of
-// perm are refused, as the standard has none.
+// perm are refused, as the standard has none. A perm of another length than the rank is an error.
 func inferTranspose(c *call, x *fact) []expr {
 	perm := c.attrs.Ints("perm")
 	if perm == nil {
@@ -399,7 +399,7 @@ func inferSlice(c *call, x *fact) []expr {
 
 // slicing reads the operands of a Slice; false where they do not tell which axes are sliced, or
 // how. From operator set 10 on the operands are inputs, steps among them; before, attributes
-// without steps.
+// without steps. A constant step or axis is needed, while bounds may be symbols.
 func (c *call) slicing() (*slicing, bool) {
 	s := &slicing{}
 	if c.opset < 10 {

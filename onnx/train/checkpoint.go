@@ -32,7 +32,7 @@ const (
 )
 
 // digest is that of a checkpoint's content, whatever its metadata say of it. Marshal gives the same
-// bytes for the same model, which makes it comparable.
+// bytes for the same model, which makes it comparable. m is not changed.
 func digest(m *onnx.Model) (string, error) {
 	c := *m
 	c.Metadata = maps.Clone(m.Metadata)
@@ -53,7 +53,8 @@ type saved struct {
 }
 
 // saveCheckpoint writes a checkpoint, whole or not at all. The tensors are read while it runs, so
-// that no step may be taken meanwhile.
+// that no step may be taken meanwhile. The digest is taken of everything else in the file and added
+// last.
 func saveCheckpoint(path, run string, s saved) error {
 	m := onnx.NewModel(&onnx.Graph{Name: "checkpoint", Initializers: s.state})
 	m.Metadata[keyStep] = strconv.Itoa(s.t)
@@ -70,7 +71,8 @@ func saveCheckpoint(path, run string, s saved) error {
 }
 
 // loadCheckpoint reads a checkpoint; ok is false where there is none. Every error but a missing
-// file is one, so that a run never starts afresh unasked.
+// file is one, so that a run never starts afresh unasked. The digest is compared before the rest is
+// believed, then the run, then the step.
 func loadCheckpoint(path, run string) (s saved, ok bool, err error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return s, false, nil
@@ -96,7 +98,8 @@ func loadCheckpoint(path, run string) (s saved, ok bool, err error) {
 	return saved{t, m.Metadata[keyNext], m.Graph.Initializers}, true, nil
 }
 
-// differs is the part of a around the first place where it is not b, quoted.
+// differs is the part of a around the first place where it is not b, quoted. It shows at most 60
+// bytes, of which 20 lie before the difference.
 func differs(a, b string) string {
 	const before, length = 20, 60
 	i := 0

@@ -80,7 +80,8 @@ func together(m *onnx.Model, n *onnx.Node) int {
 
 // lastLayer returns the linear layer behind an output, its weight, and the Add of its bias where
 // that is a node of its own; nil where there is none. A convolution counts where its window is one
-// pixel, which makes it a linear layer of each place.
+// pixel, which makes it a linear layer of each place. First inputs alone are followed back, and
+// through the operators in after alone, but for the Add of a bias.
 func lastLayer(g *onnx.Graph, output string) (layer, bias *onnx.Node, weight *onnx.Tensor) {
 	maker := g.Makers()
 	n := maker[output]
@@ -122,7 +123,7 @@ func attr(n *onnx.Node, name string) bool {
 // perhaps with a softmax behind it) replaced by a new one of the given number of classes, and the
 // names of its weight and bias. With add the new layer comes behind the output, which must be
 // [batch, features]. The weight is drawn from U(-1/√in, 1/√in) with the seed, the bias is zero. m
-// is not changed.
+// is not changed. The bound is that of PyTorch's Linear for its weight.
 func NewHead(m *onnx.Model, output string, classes int, add bool,
 	seed uint64) (*onnx.Model, []string, error) {
 	m = onnx.Clone(m)
@@ -209,7 +210,8 @@ func newHead(m *onnx.Model, output string, classes int, add bool, seed uint64) (
 }
 
 // linear makes a Gemm, or a MatMul and the Add of its bias, read the weight and the bias of the new
-// layer. Tokens and the like stay a MatMul's: a Gemm takes matrices alone.
+// layer. Tokens and the like stay a MatMul's: a Gemm takes matrices alone. A Gemm's weight is [in,
+// classes], without transB.
 func linear(m *onnx.Model, layer, bias *onnx.Node, names []string, taken map[string]bool) {
 	types := try.Get(shape.Types(m))
 	if layer.Op == "Gemm" || len(types[layer.Input(0)].Shape) == 2 {
@@ -228,7 +230,8 @@ func linear(m *onnx.Model, layer, bias *onnx.Node, names []string, taken map[str
 }
 
 // resizeTargets writes the new number of classes into the Reshapes between a layer and an output
-// whose constant target ends in the old one; others may read the old target.
+// whose constant target ends in the old one; others may read the old target. A Reshape gets a copy
+// of its own, and the tensor that others read stays.
 func resizeTargets(g *onnx.Graph, layer *onnx.Node, output string, old, classes int,
 	taken map[string]bool) {
 	maker := g.Makers()

@@ -95,6 +95,7 @@ type NotFiniteError struct {
 	Tensor string // the loss, a gradient or a carried tensor
 }
 
+// Error names as a remedy the data at step 0, where no update was made yet, and the rate later.
 func (e *NotFiniteError) Error() string {
 	if e.Step == 0 {
 		return fmt.Sprintf("step 0: %s is not finite; look for numbers in the examples, their targets and the weights "+
@@ -373,6 +374,7 @@ func (l *Loop) write(kind string, step int, rate float64, begun time.Time, m Met
 // pace measures steps per second over the last ones.
 type pace struct{ times []time.Time }
 
+// newPace begins with one time, so that the first step has an interval.
 func newPace(start time.Time) *pace { return &pace{times: []time.Time{start}} }
 
 // after notes that a step has ended, and returns the steps per second over the last fifty.

@@ -22,7 +22,7 @@ const (
 // √(3/rank)) and B zero (Hu et al. 2021, arXiv:2106.09685, equation 3, with α = r): at first the
 // model's outputs are unchanged. The second result names the factors, which are to be trained in
 // W's place. Vectors, and weights of which a side is no more than rank, are passed over. m is not
-// changed.
+// changed. Factors are drawn by seed and name, so that the order of weights does not matter.
 func AddLoRA(m *onnx.Model, weights []string, rank int,
 	seed uint64) (*onnx.Model, []string, error) {
 	if rank < 1 {
@@ -58,6 +58,7 @@ func AddLoRA(m *onnx.Model, weights []string, rank int,
 			dims[i] = int64(n)
 		}
 		g.Initializers[shapeOf] = onnx.Vector(dims...)
+		// The nodes in front are added last, so that they read W itself.
 		readInstead(g.Nodes, name, adapted)
 		front = append(front, &onnx.Node{Name: product, Op: "MatMul", Inputs: []string{a, b},
 			Outputs: []string{product}},
@@ -79,7 +80,8 @@ func AddLoRA(m *onnx.Model, weights []string, rank int,
 	return m, factors, check.Model(m)
 }
 
-// readInstead makes nodes, and the graphs within them, read another value.
+// readInstead makes nodes, and the graphs within them, read another value. A body has no value of
+// the same name, as package check refuses that.
 func readInstead(nodes []*onnx.Node, name, other string) {
 	for _, n := range nodes {
 		for i, in := range n.Inputs {

@@ -9,7 +9,8 @@ import (
 // with the context, and returns a function that returns them in that order. produce must depend on
 // t alone. At most ahead values wait, and one more is being made. The function returned is for one
 // goroutine, and t must count up from from without a gap. An error of produce comes in the place of
-// its value and ends the goroutine.
+// its value and ends the goroutine. A caller that stops early must cancel ctx, or the goroutine
+// waits for ever.
 func Prefetch[T any](ctx context.Context, from, to, ahead int,
 	produce func(t int) (T, error)) func(t int) (T, error) {
 	type item struct {

@@ -43,7 +43,7 @@ type SplitOptions struct {
 }
 
 // NewSplit loads a gradient model, made by grad.Build with ParamsAsInputs and the prefix
-// [optim.GradPrefix], and the update of its parameters.
+// [optim.GradPrefix], and the update of its parameters. On an error no session stays open.
 func NewSplit(eng engine.Engine, gradient *onnx.Model, o SplitOptions) (*Split, error) {
 	var infos []onnx.ValueInfo
 	if err := wantInit(o.Params, o.Init); err != nil {
@@ -124,7 +124,7 @@ func (s *Split) Add(outs ...map[string]*onnx.Tensor) {
 }
 
 // Accumulate runs the gradient model on every shard, adds its gradients to their sum, and returns
-// each shard's other outputs.
+// each shard's other outputs. On an error nothing is added.
 func (s *Split) Accumulate(shards ...map[string]*onnx.Tensor) ([]map[string]*onnx.Tensor, error) {
 	outs := make([]map[string]*onnx.Tensor, len(shards))
 	var g errgroup.Group
@@ -145,6 +145,7 @@ func (s *Split) Accumulate(shards ...map[string]*onnx.Tensor) ([]map[string]*onn
 // sum adds v to total, or replaces it.
 func sum(total, v *onnx.Tensor, replace bool) {
 	t, x := total.F32(), v.F32()
+	// The first shard replaces the sums of the step before, which saves a pass of zeros.
 	if replace {
 		copy(t, x)
 		return
@@ -177,6 +178,7 @@ func (s *Split) Update(t int, rate float64, mean bool) (norm float64, err error)
 	for p, g := range s.grads {
 		feeds[optim.GradPrefix+p] = g
 	}
+	// Optimisers count steps from 1.
 	scalars(feeds, s.opt, t+1, rate)
 	for _, n := range s.state.names {
 		feeds[n] = s.state.now[n]
@@ -224,6 +226,7 @@ func (s *Split) SetState(state map[string]*onnx.Tensor) error {
 			own[n] = t
 		}
 	}
+	// Running values are checked before the state is set, so that an error leaves both.
 	if err := s.running.fits(rest); err != nil {
 		return err
 	}

@@ -23,7 +23,8 @@ import (
 )
 
 // stream returns the named stream of a seed. Names are told apart by a hash of 64 bits (FNV-1a).
-// Streams of different names are independent, so that a resumed run draws the same numbers.
+// Streams of different names are independent, so that a resumed run draws the same numbers. The
+// generator is PCG with the seed and the hash as its two words of state.
 func stream(seed uint64, name ...any) *rand.Rand {
 	h := fnv.New64a()
 	fmt.Fprintln(h, name...)
@@ -40,7 +41,8 @@ type Data struct {
 }
 
 // Rows returns examples that are rows of tensors, of the model's inputs and of "target", alike in
-// their first axis.
+// their first axis. The tensors are kept and copied from at each batch, so that they must not
+// change while they are in use.
 func Rows(tensors map[string]*onnx.Tensor) (Data, error) {
 	d := Data{N: -1}
 	for name, t := range tensors {
@@ -67,6 +69,7 @@ func Rows(tensors map[string]*onnx.Tensor) (Data, error) {
 			if err != nil {
 				return nil, err
 			}
+			// Elements of one example lie together, row-major.
 			size := t.Len() / d.N
 			for i, row := range rows {
 				from := row * size
@@ -89,7 +92,7 @@ func slice[T any](v []T, from, n int) []T {
 	return v[from : from+n]
 }
 
-// Part returns some of the examples.
+// Part returns some of the examples. The rows are kept and must not change.
 func (d Data) Part(rows []int) Data {
 	return Data{N: len(rows), Batch: func(of []int, r *rand.Rand) (map[string]*onnx.Tensor, error) {
 		chosen := make([]int, len(of))
@@ -100,7 +103,8 @@ func (d Data) Part(rows []int) Data {
 	}}
 }
 
-// HoldOut divides examples at random: a share of them, at least one, is held out.
+// HoldOut divides examples at random: a share of them, at least one, is held out. The number held
+// out is share N, rounded to the nearest.
 func (d Data) HoldOut(share float64, seed uint64) (train, held Data, err error) {
 	n := int(math.Round(share * float64(d.N)))
 	if share > 0 {
@@ -169,7 +173,8 @@ const (
 	bookName   = "best_book"
 )
 
-// State returns the steps' state and the best weights.
+// State returns the steps' state and the best weights. The tensors are the live ones, which the
+// next step changes.
 func (t *tuner) State() map[string]*onnx.Tensor {
 	out := t.Split.State()
 	for n, v := range t.best {
@@ -179,7 +184,7 @@ func (t *tuner) State() map[string]*onnx.Tensor {
 	return out
 }
 
-// SetState replaces both.
+// SetState replaces both. On an error of the steps' state the best weights and the book stay.
 func (t *tuner) SetState(state map[string]*onnx.Tensor) error {
 	rest, best := map[string]*onnx.Tensor{}, map[string]*onnx.Tensor{}
 	for n, v := range state {
@@ -255,6 +260,8 @@ func (t Tuning) train(ctx context.Context, eng engine.Engine, m *onnx.Model, dat
 	if len(p.names) == 0 {
 		return nil, errors.New("no weights are trained; freeze fewer, or give a model with weights of float32")
 	}
+	// With a fixed batch a step is as many whole parts of that size as Batch holds, and one at
+	// least.
 	if t.Parts = max(1, t.Parts); p.fixed > 0 {
 		t.Parts = max(1, t.Batch/p.fixed)
 		t.Batch = t.Parts * p.fixed
@@ -282,7 +289,8 @@ func (t Tuning) train(ctx context.Context, eng engine.Engine, m *onnx.Model, dat
 }
 
 // result puts the learnt values into the model. Factors of adaptations are added to their weights,
-// and no trace of them is left.
+// and no trace of them is left. A batch normalisation has two statistics, its mean and its
+// variance.
 func (t Tuning) result(base *onnx.Model, p *tuned, values map[string]*onnx.Tensor,
 	run *tuner) *Tuned {
 	out := &Tuned{Model: base, Steps: int(run.book.F64()[0]), Best: int(run.book.F64()[1]),
@@ -354,6 +362,7 @@ func (t Tuning) prepare(m *onnx.Model) *tuned {
 			p.fixed = v.Shape[0].Size
 		}
 	}
+	// Measuring takes the loss without smoothing, which would not be 0 for a perfect model.
 	plain := t.Loss
 	plain.Smoothing = 0
 	eval := onnx.Clone(adapted)
@@ -391,7 +400,7 @@ func info(name string, v *onnx.Tensor) onnx.ValueInfo {
 }
 
 // moving returns the names of the running statistics of batch normalisations in training form, mean
-// and variance in turn.
+// and variance in turn. Nodes within graphs of nodes are not looked at.
 func moving(m *onnx.Model) (out []string) {
 	for _, n := range m.Graph.Nodes {
 		if n.Op == "BatchNormalization" && attr(n, "training_mode") {
@@ -401,7 +410,8 @@ func moving(m *onnx.Model) (out []string) {
 	return out
 }
 
-// carry makes the running statistics of a loss model inputs, and their replacements outputs.
+// carry makes the running statistics of a loss model inputs, and their replacements outputs. The
+// replacement of the input NAME is the output optim.NewPrefix + NAME.
 func carry(loss, whole *onnx.Model, statistics []string) error {
 	if len(statistics) == 0 {
 		return nil
@@ -468,6 +478,7 @@ func (t Tuning) loop(ctx context.Context, eng engine.Engine, p *tuned, run *tune
 		if m[LossOutput] < book()[2] {
 			run.best = run.weights()
 			book()[1], book()[2] = float64(step), m[LossOutput]
+			// Epochs since the best are counted in steps, which a checkpoint keeps.
 		} else if t.Patience > 0 && step-int(book()[1]) >= t.Patience*perEpoch {
 			return m, ErrStop
 		}
@@ -493,6 +504,7 @@ func (t Tuning) loop(ctx context.Context, eng engine.Engine, p *tuned, run *tune
 			m := Metrics{}
 			for i, o := range outs {
 				for k, v := range p.scored(o, parts[i]) {
+					// Parts are of one size, so that the mean of their means is that of the batch.
 					m[k] += v / float64(len(outs))
 				}
 			}
@@ -505,7 +517,7 @@ func (t Tuning) loop(ctx context.Context, eng engine.Engine, p *tuned, run *tune
 
 // batches returns the parts of the batch of a step, from the step's number and the seed alone.
 // Examples beyond the last whole batch of an epoch are left out, others in each epoch. It keeps the
-// order of one epoch, and is for one goroutine.
+// order of one epoch, and is for one goroutine. A new order costs O(N) once an epoch.
 func (t Tuning) batches(data Data) func(step int) ([]map[string]*onnx.Tensor, error) {
 	perEpoch, epoch := data.N/t.Batch, -1
 	var order []int
@@ -528,7 +540,8 @@ func (t Tuning) batches(data Data) func(step int) ([]map[string]*onnx.Tensor, er
 }
 
 // scored returns the loss of one part, and the accuracy where the loss is that of classes. Of equal
-// scores, and of equal targets, the first class counts.
+// scores, and of equal targets, the first class counts. Accuracy is of scores and targets [n,
+// classes].
 func (p *tuned) scored(out, feeds map[string]*onnx.Tensor) Metrics {
 	m := Metrics{LossOutput: float64(out[LossOutput].F32()[0])}
 	scores, target := out[p.scores], feeds[TargetInput]

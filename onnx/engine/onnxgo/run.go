@@ -23,7 +23,8 @@ import (
 
 // Run evaluates the model on the tensors that its inputs have, zeros where the program set none,
 // and sets those of its outputs. An operator that the engine does not run is an error of type
-// *onnx.ErrNotImplemented, which onnx-go's own test suite skips.
+// *onnx.ErrNotImplemented, which onnx-go's own test suite skips. Values of types and shapes that
+// differ from the run before make a new session. Run is for one goroutine at a time.
 func (g *Graph) Run() error {
 	if len(g.operations) == 0 {
 		return errors.New("onnxgo: the graph holds no model; onnx.Model.UnmarshalBinary reads one")
@@ -81,6 +82,8 @@ func (g *Graph) compile(feeds map[string]*onnx.Tensor) error {
 		}
 		g.session = nil
 	}
+	// onnx-go keeps no operator set, so that the first version by which the graph is valid is
+	// taken.
 	try := versions
 	if g.Opset != 0 {
 		try = []int64{g.Opset}
@@ -110,7 +113,8 @@ func (g *Graph) compile(feeds map[string]*onnx.Tensor) error {
 	return fmt.Errorf("onnxgo: %w", first)
 }
 
-// model is the graph as the engine takes it.
+// model is the graph as the engine takes it. Outputs are the values that are declared, or that
+// nothing reads. Weights are tensors that were set and not fed.
 func (g *Graph) model(feeds map[string]*onnx.Tensor, opset int64) (*onnx.Model, error) {
 	m := onnx.NewModel(&onnx.Graph{Name: "onnx-go", Initializers: map[string]*onnx.Tensor{}})
 	m.Opsets[""] = opset
@@ -155,12 +159,14 @@ func (g *Graph) model(feeds map[string]*onnx.Tensor, opset int64) (*onnx.Model, 
 			}
 			n.Attrs = append(n.Attrs, attr)
 		}
+		// A map has no order, and equal graphs are to give equal models.
 		slices.SortFunc(n.Attrs, func(a, b onnx.Attr) int { return cmp.Compare(a.Name, b.Name) })
 		m.Graph.Nodes = append(m.Graph.Nodes, n)
 	}
 	return m, nil
 }
 
+// named is "" of nil, by which a node leaves an input out.
 func (v *value) named() string {
 	if v == nil {
 		return ""
@@ -198,6 +204,7 @@ func attribute(name string, a any) (onnx.Attr, error) {
 
 // toONNX shares the elements of a tensor of onnx-go's library.
 func toONNX(t tensor.Tensor) (*onnx.Tensor, error) {
+	// A view or a transposed tensor is copied into rows first.
 	if d, ok := t.(*tensor.Dense); ok && (d.RequiresIterator() || !d.DataOrder().IsRowMajor()) {
 		c, ok := tensor.Materialize(d).(*tensor.Dense)
 		if !ok || !c.DataOrder().IsRowMajor() {
@@ -220,7 +227,7 @@ func toONNX(t tensor.Tensor) (*onnx.Tensor, error) {
 
 // converted returns numbers in the element type that the model declares. onnx-go's programs, its
 // tests among them, often give float32 where a model wants integers; a number that the type does
-// not hold is an error.
+// not hold is an error. A number is held where it comes back the same from the type.
 func converted(t *onnx.Tensor, to onnx.DType) (*onnx.Tensor, error) {
 	out, err := onnx.Zeros(to, t.Shape...)
 	if err != nil {

@@ -36,7 +36,8 @@ type adapted struct {
 	row             string // the shape of a vector of any length, once it is wanted
 }
 
-// adapt rewrites a model so that onnxruntime_go can run it: m itself is not changed.
+// adapt rewrites a model so that onnxruntime_go can run it: m itself is not changed. Tensors and
+// unchanged nodes are shared with m.
 func adapt(m *onnx.Model) (*adapted, error) {
 	if len(m.Graph.Outputs) == 0 {
 		return nil, fmt.Errorf("it has no outputs")
@@ -65,6 +66,7 @@ func (a *adapted) adaptInputs() {
 		if noScalar(v) && a.model.Opset() >= 5 {
 			row, scalar := pass.Unique(a.taken, v.Name+"/row"),
 				pass.Unique(a.taken, v.Name+"/scalar")
+			// An empty shape makes a row of one a scalar again.
 			g.Initializers[scalar] = onnx.NewTensor([]int64{}, 0)
 			g.Nodes = append([]*onnx.Node{{Op: "Reshape", Inputs: []string{row, scalar},
 				Outputs: []string{v.Name}}}, g.Nodes...)
@@ -150,7 +152,8 @@ func carrier(d onnx.DType) onnx.DType {
 	return d
 }
 
-// carried turns elements that came in their carrier back into those of type d.
+// carried turns elements that came in their carrier back into those of type d. No number is
+// rounded, since each came from one of type d.
 func carried(t *onnx.Tensor, d onnx.DType) *onnx.Tensor {
 	out, err := onnx.Zeros(d, t.Shape...)
 	if err != nil {
@@ -180,7 +183,7 @@ func carried(t *onnx.Tensor, d onnx.DType) *onnx.Tensor {
 }
 
 // float16bits is the IEEE 754 binary16 form of a value that binary16 can hold, with the bits of a
-// NaN.
+// NaN. A NaN's payload of 23 bits is cut to its highest ten.
 func float16bits(f float32) uint16 {
 	b := math.Float32bits(f)
 	if f == f {

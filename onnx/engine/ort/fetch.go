@@ -91,7 +91,8 @@ func FetchFor(ctx context.Context, platform, dir string,
 }
 
 // fetch has npm pack the package in a folder beside dir, and renames its files into dir once their
-// digests are right. The last of files is the library.
+// digests are right. The last of files is the library. On an error the folder beside dir is
+// removed, and files in dir are as they were or new and verified.
 func fetch(ctx context.Context, dir string, files []libraryFile,
 	say func(string)) (path string, err error) {
 	path = filepath.Join(dir, files[len(files)-1].name)
@@ -157,7 +158,7 @@ func fetch(ctx context.Context, dir string, files []libraryFile,
 }
 
 // present reports whether every file is in dir with its digest; os.ErrNotExist where one is not
-// there.
+// there. It reads every file whole.
 func present(dir string, files []libraryFile) error {
 	for _, f := range files {
 		r, err := regularfile.Open(filepath.Join(dir, f.name))
@@ -242,6 +243,7 @@ func unpack(ctx context.Context, archive, dir string, files []libraryFile) error
 		if !ok || h.Typeflag != tar.TypeReg {
 			continue
 		}
+		// The header's size is refused first, and the reader is bounded all the same.
 		if h.Size > maxLibraryBytes {
 			return fmt.Errorf("%s has %d bytes; allowed are %d", h.Name, h.Size, maxLibraryBytes)
 		}
@@ -256,13 +258,15 @@ func unpack(ctx context.Context, archive, dir string, files []libraryFile) error
 		}
 		delete(wanted, h.Name)
 	}
+	// One missing member is enough for the error.
 	for m := range wanted {
 		return fmt.Errorf("the package %s holds no %s", npmPackage, m)
 	}
 	return nil
 }
 
-// write copies r to a new file at path, synced, and returns the SHA-256 of the bytes written.
+// write copies r to a new file at path, synced, and returns the SHA-256 of the bytes written. A
+// file that is there already is an error.
 func write(path string, r io.Reader) (sum string, err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
 	if err != nil {

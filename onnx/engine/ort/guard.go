@@ -21,7 +21,9 @@ type guard struct {
 	inferred func() map[string]onnx.ValueInfo
 }
 
-// guarded returns the graph of a model, restated so that no integers end the process.
+// guarded returns the graph of a model, restated so that no integers end the process. m is not
+// changed; nodes that stay as they are are shared with it. The types of all values are inferred
+// where a division needs them alone.
 func guarded(m *onnx.Model) *onnx.Graph {
 	taken := map[string]bool{}
 	m.Graph.AddNames(taken)
@@ -64,6 +66,7 @@ func (w guard) graph(g *onnx.Graph, types map[string]onnx.DType,
 			}
 			out, _ := s.Bind(in, len(n.Outputs)) // of a node in error, the runtime says so
 			for i, d := range out {
+				// The file's own statement of a type goes first.
 				if _, known := types[n.Outputs[i]]; !known && d != onnx.Undefined {
 					types[n.Outputs[i]] = d
 				}
@@ -173,7 +176,8 @@ func columns(n *onnx.Node, do func(op string, in ...string) string,
 	return do("ScatterElements", do("Shape", n.Inputs[0]), ints(2), do("ReduceProd", count)), block
 }
 
-// mayNegate reports whether a divisor, nil where it is not a constant, may hold -1.
+// mayNegate reports whether a divisor, nil where it is not a constant, may hold -1. A tensor in
+// another file is not read for it.
 func mayNegate(t *onnx.Tensor) bool {
 	if t == nil || t.External != nil {
 		return true

@@ -30,7 +30,8 @@ var ErrNoLibrary = errors.New("the ONNX Runtime library was not found")
 // FindLibrary looks for the ONNX Runtime's shared library, in this order: the setting (a path; ""
 // where there is none) or else $ONNXRUNTIME_LIB, the program's own folder, the system's library
 // folders, and the cache ([CacheDir]). A setting that does not lead to a file is an error: it is
-// never silently replaced by something else. tried lists the places that were looked at.
+// never silently replaced by something else. tried lists the places that were looked at. A system's
+// library whose name tells a version before [MinVersion] is passed over and listed with the reason.
 func FindLibrary(setting string) (path string, tried []string, err error) {
 	from := "engine.library"
 	if setting == "" {
@@ -167,7 +168,7 @@ func multiarch() string {
 }
 
 // ldSoConf reads the folders that the dynamic linker is told of (ld.so.conf(5)), following
-// includes.
+// includes. Includes are followed a few deep, so that files that include each other come to an end.
 func ldSoConf(path string, depth int) []string {
 	f, err := os.Open(path)
 	if err != nil || depth > 4 {
@@ -203,7 +204,8 @@ func isFile(path string) bool {
 var versionPattern = regexp.MustCompile(`(\d+\.\d+(?:\.\d+)?)(?:\.dylib)?$`)
 
 // fileVersion reads the version out of the name of the file that path leads to, as libraries carry
-// it.
+// it. The name is that behind symbolic links: libonnxruntime.so.1 leads to one with the whole
+// version.
 func fileVersion(path string) (string, bool) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -216,7 +218,8 @@ func fileVersion(path string) (string, bool) {
 	return m[1], true
 }
 
-// older compares dotted version numbers.
+// older compares dotted version numbers. Parts that one of them lacks count as equal: 1.24 is not
+// older than 1.24.3.
 func older(a, b string) bool {
 	x, y := strings.Split(a, "."), strings.Split(b, ".")
 	for i := 0; i < len(x) && i < len(y); i++ {

@@ -35,6 +35,7 @@ func lower(m *onnx.Model) (*onnx.Model, error) {
 	c.IR = min(m.IR, runtimeIR)
 	g := *m.Graph
 	c.Graph = &g
+	// Operators are spelt out first, so that the later steps see the nodes that come of it.
 	if err := spellOut(&c); err != nil {
 		return nil, err
 	}
@@ -118,6 +119,7 @@ func spellOut(m *onnx.Model) error {
 	for _, n := range g.Nodes {
 		maybe = maybe || foreign(n, nil) || n.Op == "Attention"
 	}
+	// Inference costs time on large models, and few have such nodes.
 	if !maybe {
 		return nil
 	}
@@ -216,6 +218,7 @@ func remainder(m *onnx.Model, n *onnx.Node, taken map[string]bool) []*onnx.Node 
 	}
 	name := func(base string) string { return pass.Unique(taken, base) }
 	y, out := n.Input(1), n.Outputs[0]
+	// r = fmod(x, y), plus y where r is not 0 and differs from y in sign.
 	rest := emit("Mod", name("rest"), []onnx.Attr{onnx.IntAttr("fmod", 1)}, n.Input(0), y)
 	nothing := emit("Constant", name("nothing"),
 		[]onnx.Attr{onnx.TensorAttr("value", onnx.Vector[float32](0))})
@@ -248,6 +251,7 @@ func blocks(m *onnx.Model, n *onnx.Node, taken map[string]bool) []*onnx.Node {
 		return []*onnx.Node{n}
 	}
 	var from []int64
+	// Channel c b² + k of CRD is channel k C + c of DCR.
 	for c := range x[1].Size {
 		for k := range size * size {
 			from = append(from, int64(k*x[1].Size+c))

@@ -37,7 +37,7 @@ type session struct {
 var _ engine.Session = (*session)(nil)
 
 // load adapts the model, writes it as bytes and has the runtime read them; large weights stay in
-// their files.
+// their files. m is not changed. Options and settings are freed once the runtime has read them.
 func (e *Engine) load(m *onnx.Model) (*session, error) {
 	m, lazy, err := prepared(m)
 	if err != nil {
@@ -147,6 +147,7 @@ func pools(g *onnx.Graph) bool {
 }
 
 // describe is m with the type and rank of its outputs, as far as they can be known before it runs.
+// Inference comes first: to ask the runtime means to load the whole model a second time.
 func describe(m *onnx.Model) (*onnx.Model, error) {
 	if described(m.Graph.Outputs) {
 		return m, nil
@@ -239,6 +240,8 @@ func (s *session) Run(ctx context.Context, feeds, fetch map[string]*onnx.Tensor)
 	return nil
 }
 
+// run checks the tensors, hands them over, computes and fetches. On an error of the runtime tensors
+// of fetch may be written in part.
 func (s *session) run(ctx context.Context, feeds, fetch map[string]*onnx.Tensor) error {
 	if err := engine.Stopped(ctx); err != nil { // a short run would end before it is terminated
 		return err
@@ -279,7 +282,8 @@ type lease struct {
 	v    *value
 }
 
-// release gives the values back to the session's pool.
+// release gives the values back to the session's pool. It comes after fetch, as pinned memory may
+// not be let go before the runtime is done with it.
 func (c *call) release() {
 	for _, l := range c.leases {
 		c.pool.put(l.name, l.v)
@@ -296,7 +300,8 @@ func (c *call) lease(name string, t *onnx.Tensor) (ortgo.Value, error) {
 	return v.ort, nil
 }
 
-// feed hands the inputs to the runtime.
+// feed hands the inputs to the runtime. A scalar that onnxruntime_go cannot hand over goes as a row
+// of one, in the same memory.
 func (c *call) feed(feeds map[string]*onnx.Tensor) (err error) {
 	for i, name := range c.feeds {
 		t := onnx.ZerosF32(1)
@@ -313,7 +318,8 @@ func (c *call) feed(feeds map[string]*onnx.Tensor) (err error) {
 	return nil
 }
 
-// give hands over the memory of the outputs that the runtime can write to.
+// give hands over the memory of the outputs that the runtime can write to. Names of the pool begin
+// with "fetch ", so that an input and an output of one name stay apart.
 func (c *call) give(fetch map[string]*onnx.Tensor) (err error) {
 	for _, o := range c.outputs {
 		t := fetch[o.info.Name]
@@ -377,7 +383,8 @@ func (c *call) fetch(fetch map[string]*onnx.Tensor, got []*onnx.Tensor) (err err
 	return nil
 }
 
-// evaluate is the runtime's part of a run, which it ends early where ctx is done.
+// evaluate is the runtime's part of a run, which it ends early where ctx is done. A context that
+// never ends needs no options of the run.
 func (s *session) evaluate(ctx context.Context, in, out []ortgo.Value) error {
 	if ctx.Done() == nil {
 		return s.sess.Run(in, out)

@@ -25,7 +25,8 @@ func numberTypes() error {
 	return nil
 }
 
-// toRuntime returns the runtime's number of a type, fromRuntime the type of a number.
+// toRuntime returns the runtime's number of a type, fromRuntime the type of a number. Both read
+// reordered, which is set before any session is made.
 func toRuntime(d onnx.DType) ortgo.TensorElementDataType {
 	if reordered {
 		switch d {

@@ -26,11 +26,13 @@ type value struct {
 	used  uint64 // when it was last asked for
 }
 
+// destroy unpins after the tensor is gone, as the runtime may hold the memory until then.
 func (v *value) destroy() {
 	v.ort.Destroy()
 	v.pin.Unpin()
 }
 
+// wraps compares type and shape too: one memory may be fed in another form.
 func (v *value) wraps(p unsafe.Pointer, t *onnx.Tensor) bool {
 	return v.data != nil && v.data == p && v.dtype == t.DType && slices.Equal(v.shape, t.Shape)
 }
@@ -47,7 +49,8 @@ type pool struct {
 // as long as they are kept.
 const keep = 2
 
-// get finds or makes the tensor over t; put gives it back.
+// get finds or makes the tensor over t; put gives it back. The lock is not held while a tensor is
+// made. Two runs may thus wrap the same memory; put lets the older go.
 func (p *pool) get(name string, t *onnx.Tensor) (*value, error) {
 	ptr := firstElement(t)
 	p.mu.Lock()
@@ -78,7 +81,9 @@ func (p *pool) get(name string, t *onnx.Tensor) (*value, error) {
 	return v, nil
 }
 
-// put returns a tensor after a run and lets go of those that nobody asked for lately.
+// put returns a tensor after a run and lets go of those that nobody asked for lately. Tensors of
+// copied elements are of one run, and are destroyed at once. One that a run still uses is never
+// destroyed, so that more than keep may be there.
 func (p *pool) put(name string, v *value) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,6 +93,7 @@ func (p *pool) put(name string, v *value) {
 		return
 	}
 	vs := p.kept[name]
+	// The least recently used goes first.
 	for len(vs) > keep {
 		oldest := -1
 		for i, v := range vs {
@@ -125,7 +131,8 @@ func firstElement(t *onnx.Tensor) unsafe.Pointer {
 	return reflect.ValueOf(t.Data).UnsafePointer()
 }
 
-// wrap makes a tensor of the ONNX Runtime from t. t has been checked.
+// wrap makes a tensor of the ONNX Runtime from t. t has been checked. Of no elements nothing is
+// pinned, and the tensor is not kept. On an error nothing stays pinned.
 func wrap(t *onnx.Tensor, ptr unsafe.Pointer) (*value, error) {
 	v := &value{data: ptr, n: t.Len(), dtype: t.DType, shape: append([]int{}, t.Shape...)}
 	if v.n == 0 {
@@ -183,6 +190,7 @@ func (elements[T]) wrap(t *onnx.Tensor) (ortgo.Value, error) {
 	return ortgo.NewTensor(ortShape(t.Shape), data)
 }
 
+// The slice is onnxruntime_go's copy, and becomes the caller's.
 func (elements[T]) unwrap(v ortgo.Value) any {
 	if t, ok := v.(*ortgo.Tensor[T]); ok {
 		return t.GetData()
@@ -190,6 +198,7 @@ func (elements[T]) unwrap(v ortgo.Value) any {
 	return nil
 }
 
+// wrapStrings copies the strings, as the runtime holds them in a form of its own.
 func wrapStrings(t *onnx.Tensor) (ortgo.Value, error) {
 	if len(t.Shape) == 0 {
 		return nil, fmt.Errorf("a scalar string cannot be handed to the ONNX Runtime; give it shape [1]")
@@ -205,7 +214,8 @@ func wrapStrings(t *onnx.Tensor) (ortgo.Value, error) {
 	return s, nil
 }
 
-// wrapBytes makes a tensor of a type that Go lacks from its bytes, which stay pinned.
+// wrapBytes makes a tensor of a type that Go lacks from its bytes, which stay pinned. bytes is
+// called behind the check for scalars, which have no address here.
 func wrapBytes(t *onnx.Tensor, bytes func() []byte, pin *runtime.Pinner) (ortgo.Value, error) {
 	if len(t.Shape) == 0 {
 		return nil, fmt.Errorf("a scalar of %v cannot be handed to the ONNX Runtime; give it shape [1]",

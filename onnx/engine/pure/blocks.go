@@ -101,6 +101,7 @@ func (s *session) divide(b *blocks, in []*onnx.Tensor, n int) (err error) {
 	}
 	s.begin(in)
 	for k := range s.values {
+		// Reads before the cut are over, and do not count for the rest of the run.
 		s.values[k].uses = b.later[k]
 	}
 	for i, k := range b.kept {
@@ -191,6 +192,7 @@ func (w *watch) step(st *step, c *kernel.Call) {
 // leave threads idle. Without a gain the cut is 0.
 func (w *watch) blocks(in []*onnx.Tensor, threads int) *blocks {
 	best, size, cut := 0, 0, 0
+	// Doubling reaches any size within a factor of two.
 	for m := threads; m < w.n; m *= 2 {
 		gain := 0
 		for i := range w.moved {

@@ -130,6 +130,7 @@ func (p *planner) by(n *onnx.Node, op, value string, number float64) bool {
 		return false
 	}
 	a, b := n.Inputs[0], n.Inputs[1]
+	// A quotient's operands have one order.
 	if a != value && op != "Div" {
 		a, b = b, a
 	}

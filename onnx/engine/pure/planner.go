@@ -29,7 +29,7 @@ type planner struct {
 }
 
 // define gives a value the next slot. Slots count from 0 in the order of definition. A name is
-// given once in a graph.
+// given once in a graph. Each graph within a node has slots of its own.
 func (p *planner) define(name string, d onnx.DType) (int, error) {
 	if name == "" {
 		return -1, fmt.Errorf("a value has no name")
@@ -44,7 +44,7 @@ func (p *planner) define(name string, d onnx.DType) (int, error) {
 }
 
 // find is the scope of the graph's own values. It returns the type, the constant where the value is
-// one, and whether the name is known so far.
+// one, and whether the name is known so far. The tensor is the model's and must not be written to.
 func (p *planner) find(name string) (onnx.DType, *onnx.Tensor, bool) {
 	k, ok := p.plan.slot[name]
 	if !ok {
@@ -90,6 +90,7 @@ func (p *planner) wrong(n *onnx.Node) bool {
 
 // defineInputs defines inputs, of the types in where it is not nil, and initializers. It ends by
 // package try on an input without an element type, on a name given twice and on a bad initializer.
+// Initializers come in the order of their names, so that equal models have equal slots.
 func (p *planner) defineInputs(in []onnx.DType) {
 	for i, v := range p.graph.Inputs {
 		d := v.DType
@@ -139,7 +140,8 @@ func (p *planner) defineCaptures(around scope) {
 	}
 }
 
-// checkProduced collects the nodes' outputs and checks that each value is given once.
+// checkProduced collects the nodes' outputs and checks that each value is given once. It comes
+// before the nodes are planned, as outputs of refused nodes count as well.
 func (p *planner) checkProduced() {
 	for _, n := range p.graph.Nodes {
 		for _, o := range n.Outputs {
@@ -276,6 +278,7 @@ func (p *planner) node(n *onnx.Node) {
 	run := p.ready[n].run
 	if s.Out = []onnx.DType{p.ready[n].out}; run == nil {
 		var err error
+		// Bodies are planned in here, by way of s.Body.
 		if run, err = kernel.Prepare(s); err != nil {
 			p.refuse(n, err)
 			return
@@ -299,6 +302,7 @@ func (p *planner) node(n *onnx.Node) {
 		}
 		st.out = append(st.out, k)
 	}
+	// A step of constants is run once, and its results take its place.
 	if p.fold(st) {
 		return
 	}
@@ -309,7 +313,7 @@ func (p *planner) node(n *onnx.Node) {
 }
 
 // operands finds the slots, types and constants of a node's inputs; trailing inputs left out are as
-// good as none.
+// good as none. An input that is left out has slot -1, an undefined type and no constant.
 func (p *planner) operands(st *step, s *kernel.Spec) error {
 	inputs := s.Node.Inputs
 	for len(inputs) > 0 && inputs[len(inputs)-1] == "" {
@@ -342,6 +346,8 @@ func (p *planner) fuse(st *step, s *kernel.Spec) *onnx.Node {
 		return last
 	}
 	for next := p.soleReader(last.Outputs[0]); next != nil; next = p.soleReader(next.Outputs[0]) {
+		// The addend becomes input 3 of the convolution, behind an input for the bias that may be
+		// left out.
 		then := p.following(next, last.Outputs[0], p.find)
 		if k := p.addend(next, last.Outputs[0]); k >= 0 && kernel.CanSum(s) {
 			st.in, then = append(append(st.in, -1)[:3], k), &kernel.Spec{Node: next}
@@ -359,7 +365,8 @@ func (p *planner) fuse(st *step, s *kernel.Spec) *onnx.Node {
 
 // addend returns the slot of the operand that a node adds to a value, where that is known by the
 // time it is made; -1 where the node does something else. A constant operand is none: only float32
-// values that a step or the caller makes are.
+// values that a step or the caller makes are. Before operator set 7 an Add broadcasts by
+// attributes, and is not taken.
 func (p *planner) addend(n *onnx.Node, value string) int {
 	if n.Op != "Add" || n.Domain != "" || len(n.Inputs) != 2 || len(n.Attrs) > 0 || p.opset < 7 {
 		return -1
@@ -374,7 +381,9 @@ func (p *planner) addend(n *onnx.Node, value string) int {
 	return p.plan.slot[other]
 }
 
-// swish returns the sigmoid of a value and the product of both, where nothing else reads either.
+// swish returns the sigmoid of a value and the product of both, where nothing else reads either. It
+// is x / (1 + e^-x), SiLU or Swish (Ramachandran et al. 2017, arXiv:1710.05941), as exporters write
+// it.
 func (p *planner) swish(value string) (curve, product *onnx.Node) {
 	both := p.readers[value]
 	if len(both) != 2 || both[0] == nil || both[1] == nil {
@@ -397,7 +406,8 @@ func (p *planner) swish(value string) (curve, product *onnx.Node) {
 }
 
 // soleReader returns the node that reads a value as its first input, or adds it to another, where
-// no other node and no output of the graph does.
+// no other node and no output of the graph does. It is nil of a value that is an output of the
+// graph, which must come to be.
 func (p *planner) soleReader(value string) *onnx.Node {
 	all := p.readers[value]
 	if len(all) != 1 || all[0] == nil || all[0].Input(0) != value && all[0].Op != "Add" ||
@@ -444,7 +454,8 @@ func (p *planner) finish() error {
 }
 
 // readers lists the nodes that read a value, once for each time, and nil for an output of the
-// graph. Reads of graphs within a node count as the node's.
+// graph. Reads of graphs within a node count as the node's. Order is that of the outputs and then
+// of the nodes.
 func readers(g *onnx.Graph) map[string][]*onnx.Node {
 	out := map[string][]*onnx.Node{}
 	for _, o := range g.Outputs {
@@ -459,7 +470,8 @@ func readers(g *onnx.Graph) map[string][]*onnx.Node {
 }
 
 // following is a node on the float32 value called in, prepared; nil where it is not known well
-// enough yet. All inputs but the first must be known by name; in must be the first.
+// enough yet. All inputs but the first must be known by name; in must be the first. These operators
+// keep the shape of their first input, so that they can be done in its buffer.
 func (c *compiler) following(n *onnx.Node, in string, find scope) *kernel.Spec {
 	if n.Domain != "" || !slices.Contains([]string{"BatchNormalization", "Relu", "Clip",
 		"HardSwish", "Sigmoid"}, n.Op) {

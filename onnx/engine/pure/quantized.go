@@ -99,6 +99,7 @@ func (v *integers) node(n *onnx.Node) {
 	switch {
 	case slices.Contains([]string{"Conv", "MatMul", "Gemm"}, n.Op):
 		v.product(n)
+	// Before operator set 7 sums broadcast by attributes.
 	case (n.Op == "Add" || n.Op == "Mul") && v.opset >= 7 && len(n.Inputs) == 2:
 		v.pair(n)
 	case slices.Contains(kernel.Curves, n.Op) && len(n.Inputs) > 0:
@@ -118,6 +119,7 @@ func (v *integers) node(n *onnx.Node) {
 		if t, err := kernel.NewTable(s, a.q, out.q); err == nil {
 			v.table(n, t, out, a)
 		}
+	// MaxPool takes bytes from operator set 12 on.
 	case slices.Contains(movers, n.Op) && len(n.Inputs) > 0 && (n.Op != "MaxPool" || v.opset >= 12):
 		v.mover(n)
 	}
@@ -461,6 +463,7 @@ func (v *integers) bias(name string, x, out kernel.Quantization, w *onnx.Tensor)
 	if b == nil {
 		known, scale, zero := v.known(name, 0)
 		for i := 0; zero != nil && i < zero.Len(); i++ {
+			// Quantised biases have zero points of 0; another form is left to float32.
 			if zero.At(i) != 0 {
 				return nil
 			}
@@ -474,6 +477,7 @@ func (v *integers) bias(name string, x, out kernel.Quantization, w *onnx.Tensor)
 	}
 	sums := make([]int32, b.Len())
 	for i := range sums {
+		// The bias is q step, with q rounded half to even as the sums are.
 		step := float64(x.Scale) * w.At(i%w.Len())
 		exact := b.At(i) * at(i)
 		q := math.RoundToEven(exact / step)

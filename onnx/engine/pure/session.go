@@ -155,6 +155,7 @@ func (s *session) Close() error {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
 	s.closed = true
+	// The pool's memory is given to the collector.
 	s.env.Pool = &kernel.Pool{}
 	s.values, s.calls = nil, nil
 	return nil
@@ -190,6 +191,7 @@ func (s *session) Run(ctx context.Context, feeds, fetch map[string]*onnx.Tensor)
 	if err := s.env.Flushed(func() error { return s.inBlocks(in) }); err != nil {
 		return fmt.Errorf("engine pure: %w", err)
 	}
+	// All outputs are compared before the first is written.
 	for name, dst := range fetch {
 		v := s.values[p.slot[name]].tensor
 		if dst != nil && (dst.DType != v.DType || !slices.Equal(dst.Shape, v.Shape)) {
@@ -215,7 +217,7 @@ func (s *session) Run(ctx context.Context, feeds, fetch map[string]*onnx.Tensor)
 }
 
 // exact says that a tensor's buffer is not much larger than the tensor, so that giving it away
-// wastes nothing.
+// wastes nothing. The bound is an eighth more, and 64 elements for small tensors.
 func exact(t *onnx.Tensor) bool { return kernel.Capacity(t.Data) <= t.Len()+t.Len()/8+64 }
 
 // step runs one node and releases the values that no later node reads. A kernel that fails, or

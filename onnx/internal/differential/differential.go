@@ -106,6 +106,7 @@ func Run(family string, seed uint64, first, count int, other engine.Engine,
 	return t, nil
 }
 
+// checker compares the pure engine with another one, which may be nil, and notes the results.
 type checker struct {
 	own, other engine.Engine
 	tally      *Tally
@@ -348,6 +349,8 @@ type probe struct {
 	feeds      map[string]*onnx.Tensor // of the gradient model
 }
 
+// newProbe draws in the order of wrt and of the outputs, so that a case's probe is the same each
+// time.
 func newProbe(c *Case, m *onnx.Model, wrt []string, y map[string]*onnx.Tensor) *probe {
 	r := rand.New(rand.NewPCG(c.Seed, uint64(c.Number)))
 	p := &probe{c: c, along: map[string][]float64{}, cot: map[string][]float64{},

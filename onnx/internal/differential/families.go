@@ -84,10 +84,12 @@ func number(name string, lo, hi float64) func(g *generator) onnx.Attr {
 	return func(g *generator) onnx.Attr { return onnx.FloatAttr(name, float32(lo+(hi-lo)*g.Float64())) }
 }
 
+// whole draws one of the numbers listed.
 func whole(name string, of ...int) func(g *generator) onnx.Attr {
 	return func(g *generator) onnx.Attr { return onnx.IntAttr(name, pick(g, of...)) }
 }
 
+// text draws one of the words listed.
 func text(name string, of ...string) func(g *generator) onnx.Attr {
 	return func(g *generator) onnx.Attr { return onnx.StrAttr(name, pick(g, of...)) }
 }
@@ -135,6 +137,7 @@ func set(t *onnx.Tensor, i int, v *onnx.Tensor) {
 var castable = []onnx.DType{onnx.Float32, onnx.Float64, onnx.Float16, onnx.Int8, onnx.Int16,
 	onnx.Int32, onnx.Int64, onnx.Uint8, onnx.Uint16, onnx.Uint32, onnx.Uint64, onnx.Bool}
 
+// elementwise are operators on each element alone, or on those of several operands at one place.
 var elementwise = join(
 	each(unary(), "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BitwiseNot", "Ceil",
 		"Cos", "Cosh", "Erf", "Exp", "Floor", "HardSwish", "Identity",
@@ -152,6 +155,7 @@ var elementwise = join(
 		"Shrink":          unary(number("lambd", 0, 1), number("bias", 0, 1)),
 		"IsInf":           unary(whole("detect_positive", 0, 1), whole("detect_negative", 0, 1)),
 		"Gelu":            unary(text("approximate", "none", "tanh")),
+		// Floats need fmod, since the operator's other remainder is of integers alone.
 		"Mod": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 			in, _, n := nonzero(binary())(g, d)
 			return in, []onnx.Attr{onnx.BoolAttr("fmod", d.IsFloat() || g.IntN(2) == 0)}, n
@@ -195,6 +199,8 @@ var elementwise = join(
 			if g.opset < 11 {
 				return tensors{x}, g.some(onnx.FloatAttr("min", -.7), onnx.FloatAttr("max", .4)), 0
 			}
+			// Bounds are put in order, as engines may differ where the lower one is above the
+			// upper.
 			lo, hi := g.tensor(d), g.tensor(d)
 			if lo.At(0) > hi.At(0) {
 				lo, hi = hi, lo
@@ -249,6 +255,7 @@ func (g *generator) number(types op.TypeSet) onnx.DType {
 	return pick(g, of...)
 }
 
+// reductions work along axes, which are an attribute or an input by the operator set.
 var reductions = join(
 	each(func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		x := g.tensor(d, g.shape(0, 4)...)
@@ -413,6 +420,8 @@ var signals = join(
 			}
 			return in, append(attrs, onnx.IntAttr("axis", a)), 0
 		},
+		// The signal is [batch, n, 1], real; frames are at most as long. Where the window is left
+		// out, the frame's length stands alone.
 		"STFT": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 			n := 4 + g.IntN(8)
 			length := 1 + g.IntN(n)

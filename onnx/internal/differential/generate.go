@@ -178,6 +178,7 @@ func (g *generator) place(t *onnx.Tensor, i int) string {
 	}
 	g.feeds[name] = t
 	v := onnx.ValueInfo{Name: name, DType: t.DType, Shape: []onnx.Dim{}}
+	// Gradients are drawn with known sizes, which some rules need.
 	symbolic := !g.double && g.IntN(2) == 0
 	for k, d := range t.Shape {
 		dim := onnx.Known(d)

@@ -156,7 +156,8 @@ const (
 )
 
 // overflows says that a recurrent layer has Softplus among its activations, and that its weights,
-// inputs and states let it be of something beyond 88.
+// inputs and states let it be of something beyond 88. A gate's sum is at most features max|x|
+// max|W| + hidden max(|h|, |h0|) max|R| + 2 max|B|. e^88 is near the largest float32.
 func overflows(c *Case, n *onnx.Node) bool {
 	acts, _ := n.Attr("activations")
 	if !slices.Contains(acts.Strs, "Softplus") {
@@ -177,6 +178,7 @@ func overflows(c *Case, n *onnx.Node) bool {
 }
 
 // beyond says that ceil_mode gives a window that begins beyond the input and the padding before it.
+// The last window begins at ceil(room / stride) stride, in elements of the padded axis.
 func beyond(c *Case, n *onnx.Node) bool {
 	attrs := op.Attrs(n, onnx.ClampInt(c.Model.Opset()))
 	x := c.value(n.Input(0))
@@ -232,7 +234,8 @@ func (c *Case) given(name string) *onnx.Tensor {
 	return c.Model.Graph.Initializers[name]
 }
 
-// value is any value of the case, as the pure engine computes it; nil where it has none.
+// value is any value of the case, as the pure engine computes it; nil where it has none. It runs
+// the whole graph, which only a case that disagrees costs.
 func (c *Case) value(name string) *onnx.Tensor {
 	if t := c.given(name); t != nil || name == "" {
 		return t
@@ -245,7 +248,8 @@ func (c *Case) value(name string) *onnx.Tensor {
 	return out[name]
 }
 
-// from says that a node, or one that its inputs come from, is such a one.
+// from says that a node, or one that its inputs come from, is such a one. Graphs have a few nodes,
+// of which the first output alone is followed.
 func (c *Case) from(n *onnx.Node, such func(*onnx.Node) bool) bool {
 	return such(n) || slices.ContainsFunc(c.Model.Graph.Nodes, func(m *onnx.Node) bool {
 		return m != n && slices.Contains(n.Inputs, m.Outputs[0]) && c.from(m, such)
@@ -288,7 +292,7 @@ func (c *Case) blamed(detail string) *onnx.Node {
 	return c.node()
 }
 
-// known is why a disagreement may be; "" where there is no reason.
+// known is why a disagreement may be; "" where there is no reason. The first that fits counts.
 func known(c *Case, check, detail string) string {
 	n := c.blamed(detail)
 	for _, d := range disagreements {

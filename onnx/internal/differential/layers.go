@@ -83,6 +83,7 @@ var windows = join(
 	}, "GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"),
 )
 
+// boolInt is 1 where b holds, as attributes have no booleans.
 func boolInt(b bool) int {
 	if b {
 		return 1
@@ -129,6 +130,8 @@ var products = map[string]recipe{
 			equation string
 			in       tensors
 		}
+		// Products, sums, a diagonal, an outer product, an ellipsis, three operands, and results
+		// that are not written out.
 		f := pick(g, form{"ij,jk->ik", tensors{t(i, j), t(j, k)}},
 			form{"bij,bjk->bik", tensors{t(b, i, j), t(b, j, k)}}, form{"ij->ji", tensors{t(i, j)}},
 			form{"ij->", tensors{t(i, j)}}, form{"ij->j", tensors{t(i, j)}},
@@ -152,6 +155,7 @@ func channels(count int, positive int, attrs ...func(g *generator) onnx.Attr) re
 			if i == positive {
 				for k := range v.Len() {
 					one := g.tensor(d, 1)
+					// Small variances would make large quotients, in which rounding grows.
 					for one.At(0) <= 0.2 {
 						one = g.tensor(d, 1)
 					}
@@ -164,11 +168,13 @@ func channels(count int, positive int, attrs ...func(g *generator) onnx.Attr) re
 	}
 }
 
+// normalizations draw no axis of size 0: a mean of nothing is no number.
 var normalizations = map[string]recipe{
 	"BatchNormalization":    channels(4, 3, number("epsilon", 1e-5, .1), number("momentum", .5, 1)),
 	"InstanceNormalization": channels(2, -1, number("epsilon", 1e-5, .1)),
 	"LRN": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		x, _, _ := g.along(d, 4, 4)
+		// The size is odd, 1 or 3, so that the window has a middle.
 		return tensors{x}, append(g.some(onnx.FloatAttr("alpha", .1), onnx.FloatAttr("beta", .6),
 			onnx.FloatAttr("bias", 1.5)), onnx.IntAttr("size", 1+2*g.IntN(2))), 0
 	},
@@ -192,6 +198,7 @@ var normalizations = map[string]recipe{
 			return none() // the ONNX Runtime reads scales of each channel in operator set 18 as well
 		}
 		groups := 1 + g.IntN(3)
+		// Channels are a multiple of the groups.
 		c := groups * (1 + g.IntN(2))
 		return tensors{g.tensor(d, 1+g.IntN(2), c, 2, 1+g.IntN(3)), g.tensor(d, c), g.tensor(d, c)},
 			[]onnx.Attr{onnx.IntAttr("num_groups", groups)}, 0
@@ -230,6 +237,7 @@ var quantized = map[string]recipe{
 			return none()
 		}
 		x, a, k := g.along(d, 1, 4)
+		// A scale for each position of an axis came in operator set 13.
 		z := pick(g, onnx.Uint8, onnx.Int8)
 		if g.opset < 13 || g.IntN(2) == 0 {
 			return tensors{x, scale(g), pick(g, nil, g.tensor(z))}, nil, 0
@@ -245,6 +253,7 @@ var quantized = map[string]recipe{
 		return tensors{x, scale(g, x.Shape[k])}, []onnx.Attr{onnx.IntAttr("axis", a)}, 0
 	},
 	"DynamicQuantizeLinear": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
+		// The outputs are the bytes, their scale and their zero point.
 		return tensors{g.tensor(d, g.shape(1, 3)...)}, nil, 3
 	},
 	"MatMulInteger": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
@@ -290,6 +299,7 @@ func resize(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		onnx.FloatAttr("cubic_coeff_a", -.5),
 		onnx.IntAttr("exclude_outside", boolInt(mode == "cubic")))...)
 	roi := onnx.Vector[float32]()
+	// roi is needed before operator set 13, if only as an empty vector.
 	if g.opset >= 13 {
 		roi = nil
 	}

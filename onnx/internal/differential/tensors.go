@@ -15,9 +15,13 @@ func (g *generator) axesOf(x *onnx.Tensor, since int, axes []int) (tensors, []on
 	return tensors{x, vector(axes)}, nil, 0
 }
 
+// movement are operators that place elements without computing with them, and those that make
+// tensors of a size.
 var movement = map[string]recipe{
 	"Reshape": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		s := g.shape(0, 4)
+		// The sizes are shuffled, and one may be -1, which the others then settle. Of no elements
+		// they would settle nothing.
 		to := slices.Clone(s)
 		g.Shuffle(len(to), func(i, j int) { to[i], to[j] = to[j], to[i] })
 		if k := g.IntN(len(to) + 1); k < len(to) && product(s) > 0 {
@@ -51,6 +55,7 @@ var movement = map[string]recipe{
 	"Unsqueeze": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		s := g.shape(0, 3)
 		extra := 1 + g.IntN(2)
+		// Axes are those of the result, each once; negative ones came in operator set 11.
 		all := g.Perm(len(s) + extra)[:extra]
 		if g.opset >= 11 && g.IntN(2) == 0 {
 			all[0] -= len(s) + extra
@@ -81,6 +86,8 @@ var movement = map[string]recipe{
 		if g.opset < 11 {
 			a = (a + len(s)) % len(s)
 		}
+		// Equal parts need no sizes, but their number from operator set 18 on. Sizes are an
+		// attribute before 13.
 		n := 1 + g.IntN(3)
 		sizes, sum := make([]int, n), 0
 		equal := g.IntN(2) == 0
@@ -106,21 +113,25 @@ var movement = map[string]recipe{
 		to := g.shape(0, 4)
 		return tensors{g.tensor(d, g.broadcastable(to)...), vector(to)}, nil, 0
 	},
+	// A repeat of 0 makes an axis empty.
 	"Tile": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		x := g.tensor(d, g.shape(1, 3)...)
 		return tensors{x, g.index(0, 4, len(x.Shape))}, nil, 0
 	},
+	// Channels are a multiple of b squared.
 	"DepthToSpace": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		b := 1 + g.IntN(3)
 		return tensors{g.tensor(d, 1+g.IntN(2), b*b*(1+g.IntN(2)), 1+g.IntN(3), 1+g.IntN(3))},
 			append(g.some(onnx.StrAttr("mode", pick(g, "DCR", "CRD"))),
 				onnx.IntAttr("blocksize", b)), 0
 	},
+	// Height and width are multiples of b.
 	"SpaceToDepth": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		b := 1 + g.IntN(3)
 		return tensors{g.tensor(d, 1+g.IntN(2), 1+g.IntN(3), b*(1+g.IntN(2)), b*(1+g.IntN(2)))},
 			[]onnx.Attr{onnx.IntAttr("blocksize", b)}, 0
 	},
+	// Sizes are at most 4, so that diagonals from -3 to 3 may lie beside the matrix.
 	"Trilu": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		return tensors{g.tensor(d, g.shape(2, 4)...), pick(g, nil, onnx.Scalar(int64(g.IntN(7)-3)))},
 			g.some(onnx.IntAttr("upper", g.IntN(2))), 0
@@ -212,6 +223,8 @@ func (g *generator) along(d onnx.DType, lo, hi int) (x *onnx.Tensor, axis, front
 	return x, axis, (axis + len(x.Shape)) % len(x.Shape)
 }
 
+// indexing are operators that read or write the places which an operand names. A place out of
+// bounds is an error of the run, but for OneHot, and is not drawn.
 var indexing = map[string]recipe{
 	"Gather": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		x, a, k := g.along(d, 1, 3)
@@ -236,6 +249,7 @@ var indexing = map[string]recipe{
 	},
 	"GatherND": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		x, _, _ := g.along(d, 1, 4)
+		// batch_dims came in operator set 12, and leaves at least one axis to the indices.
 		b := 0
 		if g.opset >= 12 && len(x.Shape) > 1 {
 			b = g.IntN(min(2, len(x.Shape)))
@@ -282,6 +296,8 @@ var indexing = map[string]recipe{
 	},
 	"ScatterND": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		x, _, _ := g.along(d, 1, 3)
+		// Indices are tuples of one, which name rows. Without a reduction each row is named at most
+		// once.
 		n := 1 + g.IntN(x.Shape[0])
 		reduction := pick(g, "none", "add", "mul", "max", "min")
 		if g.opset < 16 || g.opset < 18 && (reduction == "max" || reduction == "min") {
@@ -311,12 +327,15 @@ var indexing = map[string]recipe{
 		return tensors{x, g.tensor(onnx.Bool, 1+g.IntN(x.Shape[k]))},
 			[]onnx.Attr{onnx.IntAttr("axis", a)}, 0
 	},
+	// Time and batch are the first two axes in either order, and each sequence has at least one
+	// step.
 	"ReverseSequence": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		x, _, _ := g.along(d, 2, 4)
 		t := g.IntN(2)
 		return tensors{x, g.index(1, x.Shape[t]+1, x.Shape[1-t])},
 			[]onnx.Attr{onnx.IntAttr("time_axis", t), onnx.IntAttr("batch_axis", 1-t)}, 0
 	},
+	// Indices go one beyond either end, where they point nowhere.
 	"OneHot": func(g *generator, _ onnx.DType) (tensors, []onnx.Attr, int) {
 		s := g.shape(1, 2)
 		depth := 1 + g.IntN(4)

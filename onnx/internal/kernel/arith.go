@@ -136,6 +136,7 @@ func newAdd(s *Spec) (Kernel, error) {
 		binaryOf[int64](addRow[int64]), binaryOf[uint64](addRow[uint64]))
 }
 
+// newSub, newMul and newDiv have vectors as newAdd has.
 func newSub(s *Spec) (Kernel, error) {
 	return numeric(s, binaryOf(vectors(differences, subRow[float32])),
 		binaryOf[float64](subRow[float64]), binaryOf[int64](subRow[int64]),

@@ -27,6 +27,7 @@ func newBitCast(s *Spec) (Kernel, error) {
 		if from.Bits() < 8 { // in memory Int4 and Int2 carry their sign on
 			return onnx.UnpackData(out, onnx.PackedData(x))
 		}
+		// The tensor's bytes are held once more for the length of the call.
 		raw, err := little.Append(nil, little.LittleEndian, x.Data)
 		if err == nil {
 			_, err = little.Decode(raw, little.LittleEndian, out.Data)

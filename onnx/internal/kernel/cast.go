@@ -90,6 +90,7 @@ func powerCode(saturate bool, rounding string) func(v float32) uint8 {
 			return 0xfe
 		}
 		frac, e := math.Frexp(float64(v)) // v = frac 2^e, frac in [1/2, 1)
+		// v is (2 frac) 2^(e-1), with 2 frac in [1, 2).
 		code := e - 1 + 127
 		if rounding == "up" && frac > .5 || rounding == "nearest" && frac >= .75 {
 			code++

@@ -39,6 +39,8 @@ func newCenterCropPad(s *Spec) (Kernel, error) {
 		both := slices.Clone(in)
 		from, to, is, os := 0, 0, strides(in), strides(shape)
 		for a := range in {
+			// Halves of differences are rounded down, which leaves the odd element behind the
+			// block.
 			if both[a] = min(in[a], shape[a]); in[a] > shape[a] {
 				from += (in[a] - shape[a]) / 2 * is[a]
 			} else {

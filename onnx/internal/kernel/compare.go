@@ -32,7 +32,8 @@ func newComparison(s *Spec) (Kernel, error) {
 		comparison[uint64](op))
 }
 
-// comparison has two loops a type, < and <=: a > b is b < a.
+// comparison has two loops a type, < and <=: a > b is b < a. NaN holds in neither direction, which
+// a negated comparison would not give.
 func comparison[T cmp.Ordered](op string) Kernel {
 	if op == "Equal" {
 		return compareOf(each(func(a, b T) bool { return a == b }))

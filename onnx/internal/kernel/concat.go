@@ -22,9 +22,11 @@ func newConcat(s *Spec) (Kernel, error) {
 	return func(c *Call) error {
 		first := c.In[0].Shape
 		ax := try.Get(axisOf(axis, len(first)))
+		// The size on the axis is summed up from 0; the first input's own must not change.
 		shape := append([]int{}, first...)
 		shape[ax] = 0
 		for _, t := range c.In {
+			// Ranks are compared first, so that the loop below stays within both shapes.
 			if len(t.Shape) != len(first) {
 				return fmt.Errorf("inputs of shapes %v and %v cannot be joined", first, t.Shape)
 			}

@@ -26,6 +26,7 @@ func init() {
 // the end, and both are clamped, as a slice's are.
 func newShape(s *Spec) (Kernel, error) {
 	start, end, hasEnd := 0, 0, false
+	// Before operator set 15 there are no bounds, and the whole shape is the result.
 	if s.Opset >= 15 {
 		hasEnd = s.hasAttr("end")
 		start, end = s.int("start"), s.int("end")
@@ -40,6 +41,7 @@ func newShape(s *Spec) (Kernel, error) {
 		}
 		lo, hi := clamp(start), len(in)
 		if hasEnd {
+			// An end before the start gives an empty shape.
 			hi = max(lo, clamp(end))
 		}
 		out := try.Get(c.New(0, onnx.Int64, []int{hi - lo}))
@@ -137,6 +139,7 @@ func rangeOf[T number](c *Call) error {
 	out := try.Get(c.New(0, c.In[0].DType, []int{n}))
 	o := data[T](out)
 	for i := range o {
+		// Of far integers the product may wrap around, and the sum wraps back.
 		o[i] = start + T(i)*delta
 	}
 	return nil

@@ -98,6 +98,7 @@ func newLoop(s *Spec) (Kernel, error) {
 			body.Out[0].DType)
 	}
 	return func(c *Call) error {
+		// No turn has the number -1, which stands for no limit.
 		turns, on := int64(-1), true
 		if t := c.in(0); t != nil && len(s.In) > 0 {
 			turns = max(0, only[int64](t, "the number of turns"))

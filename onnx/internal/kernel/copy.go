@@ -48,6 +48,7 @@ func movesOf(data any) moves {
 // moving is the moves of elements of type T.
 type moving[T any] struct{}
 
+// copy, fill and gather panic on slices of another type than []T, which is a defect of the program.
 func (*moving[T]) copy(dst any, d int, src any, s, n int) {
 	copy(dst.([]T)[d:d+n], src.([]T)[s:s+n])
 }
@@ -66,6 +67,8 @@ func copyRange(dst any, d int, src any, s, n int) { movesOf(dst).copy(dst, d, sr
 // fill sets dst[d:d+n] to src[s].
 func fill(dst any, d, n int, src any, s int) { movesOf(dst).fill(dst, d, n, src, s) }
 
+// fillRange sets 16 elements and then copies the part that is set, which doubles it each time:
+// copying is quicker than a loop.
 func fillRange[T any](dst []T, v T) {
 	head := dst[:min(len(dst), 16)]
 	for i := range head {

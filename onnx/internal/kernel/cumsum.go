@@ -34,6 +34,7 @@ func cumulative[T number](exclusive, reverse, multiply bool) Kernel {
 		}
 		n, inner := in[ax], product(in[ax+1:])
 		for l, lines := 0, len(o)/n; l < lines; l++ {
+			// Line l is number l / inner of the axes before and l mod inner of those behind.
 			base := l/inner*n*inner + l%inner
 			var sofar T
 			if multiply {

@@ -62,6 +62,7 @@ func determinant(a []float64, n int) float64 {
 		det *= pivot
 		for i := k + 1; i < n; i++ {
 			f := a[i*n+k] / pivot
+			// The column below the pivot is not written, since it is not read again.
 			for j := k + 1; j < n; j++ {
 				a[i*n+j] -= f * a[k*n+j]
 			}

@@ -15,7 +15,7 @@ import (
 // Boxes are taken by falling score; one that overlaps a chosen one by more than the threshold is
 // dropped. out = [chosen, 3]: batch, class, box. With c candidates and k chosen of a class it costs
 // O(c log c + c k). Among equal scores the lower index comes first; NaN scores are above no
-// threshold and drop out.
+// threshold and drop out. Order of the result is by batch, class and falling score.
 func newNonMaxSuppression(s *Spec) (Kernel, error) {
 	center := s.bool("center_point_box")
 	return func(c *Call) error {
@@ -38,6 +38,7 @@ func newNonMaxSuppression(s *Spec) (Kernel, error) {
 		n := bs[1]
 		var found []int64
 		for b := range bs[0] {
+			// Corners are worked out once a batch, since every class reads them.
 			rect := make([][4]float64, n)
 			for i := range rect {
 				rect[i] = corners(boxes[(b*n+i)*4:], center)

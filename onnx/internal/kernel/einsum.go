@@ -166,6 +166,7 @@ func (s *einsumRun) contract(vs []einsumView, most float64) einsumView {
 			vs[i] = s.replace(s.loop(vs[i:i+1], keep), v)
 		}
 	}
+	// The last two make the result's own order of letters.
 	for len(vs) > 2 {
 		a, b, least := 0, 0, math.Inf(1)
 		for j := range min(len(vs), pairWindow) {
@@ -381,6 +382,7 @@ func letterSizes(c *Call, terms []string) map[rune]int {
 		for k, r := range t {
 			n := c.In[i].Shape[k]
 			switch old, ok := size[r]; {
+			// A letter takes the larger size, as axes of 1 are repeated.
 			case !ok || old == 1:
 				size[r] = n
 			case n != old && n != 1:

@@ -8,7 +8,8 @@ import (
 
 // Evaluate computes a node from the values of its inputs, nil where one is left out; outputs that
 // the node leaves out are nil. An error says why there is no result. The caller bounds time and
-// memory: see [onnx.Budget].
+// memory: see [onnx.Budget]. Kernel, pool and call are made anew each time, so that it is for
+// constants and not for runs.
 func Evaluate(n *onnx.Node, opset int, in []*onnx.Tensor) ([]*onnx.Tensor, error) {
 	if n.Domain != "" {
 		return nil, fmt.Errorf("operators of the domain %q are not supported", n.Domain)
@@ -22,6 +23,7 @@ func Evaluate(n *onnx.Node, opset int, in []*onnx.Tensor) ([]*onnx.Tensor, error
 			s.In[i] = t.DType
 		}
 	}
+	// All inputs are constants of the spec, so that kernels which need some find them.
 	run, err := Prepare(s)
 	if err != nil {
 		return nil, err

@@ -50,6 +50,7 @@ func newTile(*Spec) (Kernel, error) {
 			dims, stride = append(dims, repeats[k], d), append(stride, 0, st[k])
 		}
 		out := try.Get(c.New(0, c.In[0].DType, shape))
+		// wide is out's own memory, read as [repeats_0, in_0, repeats_1, in_1, ...].
 		wide := try.Get(out.Reshape(dims...))
 		gather(c, wide, c.In[0], 0, stride)
 		return nil

@@ -202,6 +202,7 @@ func newReverseSequence(s *Spec) (Kernel, error) {
 				if n < 0 || n > in[timeAxis] {
 					return fmt.Errorf("length %d is outside 0 to %d", n, in[timeAxis])
 				}
+				// Steps from n on stay where they are.
 				from := t
 				if t < n {
 					from = n - 1 - t

@@ -16,11 +16,13 @@ func init() {
 	register(Def{Op: "GridSample", Since: 16, Half: true, New: newGridSample})
 }
 
+// gridSample has the mode by its name of operator set 16, whatever the node's set calls it.
 type gridSample struct {
 	mode, padding string
 	align         bool
 }
 
+// Operator set 20 calls the modes linear and cubic.
 func newGridSample(s *Spec) (Kernel, error) {
 	g := gridSample{mode: s.str("mode"), padding: s.str("padding_mode"),
 		align: s.bool("align_corners")}

@@ -9,13 +9,14 @@ import (
 // float32ToBfloat rounds to nearest, ties to even.
 func float32ToBfloat(f float32) uint16 {
 	b := math.Float32bits(f)
+	// A NaN becomes a quiet one, as rounding could carry its bits over to infinity or to a zero.
 	if b&0x7fffffff > 0x7f800000 {
 		return uint16(b>>16) | 0x40
 	}
 	return uint16((b + 0x7fff + (b>>16)&1) >> 16)
 }
 
-// widen converts halves of type d, which is exact.
+// widen converts halves of type d, which is exact. dst has at least as many elements as src.
 func widen(dst []float32, src []uint16, d onnx.DType) {
 	for i, v := range src {
 		dst[i] = onnx.HalfToFloat32(d, v)

@@ -28,6 +28,7 @@ type byteFilters struct {
 }
 
 // bytesOf returns the bytes of a tensor, and the bits to flip in them so that they are unsigned.
+// The bytes are the tensor's own memory. Flipping the highest bit of a signed byte adds 128.
 func bytesOf(t *onnx.Tensor) (b []uint8, flip uint8) {
 	if v, ok := t.Data.([]int8); ok {
 		if len(v) == 0 {
@@ -39,7 +40,8 @@ func bytesOf(t *onnx.Tensor) (b []uint8, flip uint8) {
 }
 
 // withoutZero returns the weights less their zero points, or nil where one of them is no signed
-// byte. A difference of bytes has nine bits, of which signed bytes hold eight.
+// byte. A difference of bytes has nine bits, of which signed bytes hold eight. zero has one element
+// for all weights, or one for each filter.
 func withoutZero(w, zero *onnx.Tensor) []int8 {
 	b, flip := bytesOf(w)
 	q := quantum{zero: int32(flip), flip: flip}
@@ -62,7 +64,8 @@ func withoutZero(w, zero *onnx.Tensor) []int8 {
 }
 
 // filters returns the weights as products read them; nil where they are no signed bytes. Kept
-// weights are laid out at the first call, once for all goroutines.
+// weights are laid out at the first call, once for all goroutines. It may be called from several
+// goroutines.
 func (v *integerConv) filters(w, zero *onnx.Tensor) *byteFilters {
 	if w == nil {
 		return nil
@@ -75,7 +78,8 @@ func (v *integerConv) filters(w, zero *onnx.Tensor) *byteFilters {
 }
 
 // pack lays out weights; nil where products cannot go over them, which are of one or two spatial
-// axes. Channels are filled up to four and filters to whole panels, with weights of zeros.
+// axes. Channels are filled up to four and filters to whole panels, with weights of zeros. It takes
+// O(weights), filled up as said, and new memory of that size.
 func (v *integerConv) pack(w, zero *onnx.Tensor) *byteFilters {
 	if v.columns {
 		shape := []int{w.Shape[1], w.Shape[0], 1}

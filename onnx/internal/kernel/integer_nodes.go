@@ -18,7 +18,8 @@ func newIntegerMatMul(s *Spec, weights, zero int) *integerConv {
 	return v
 }
 
-// suits returns the shape of a b, and how many columns it has.
+// suits returns the shape of a b, and how many columns it has. a is [..., k] and the result [...,
+// n]. An empty b is left to the general way.
 func (v *integerConv) suits(a, b *onnx.Tensor) (shape []int, n int, ok bool) {
 	last := len(a.Shape) - 1
 	if last < 0 || len(b.Shape) != 2 || b.Len() == 0 {
@@ -37,7 +38,8 @@ func (v *integerConv) sides(b *onnx.Tensor) (k, n int) {
 }
 
 // matMul sets out, of bytes or of int32, to a b as q has it; false where b less its zero point is
-// of no signed bytes.
+// of no signed bytes. The rows of a are the places of an image, its columns the channels, and the
+// columns of b the filters of one tap.
 func (v *integerConv) matMul(c *Call, a, b, zb *onnx.Tensor, zero int32, q *requantized,
 	out *onnx.Tensor) bool {
 	k, n := v.sides(b)
@@ -52,7 +54,8 @@ func (v *integerConv) matMul(c *Call, a, b, zb *onnx.Tensor, zero int32, q *requ
 type operands struct{ a, b, za, zb int }
 
 // operandsOf: the Integer operators have a, b and their zero points; all others have scales
-// between.
+// between. QLinearConv reads x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero and B;
+// QLinearMatMul the same with a, b and no bias.
 func operandsOf(op string) operands {
 	if op == "ConvInteger" || op == "MatMulInteger" {
 		return operands{0, 1, 2, 3}
@@ -60,7 +63,8 @@ func operandsOf(op string) operands {
 	return operands{0, 3, 2, 5}
 }
 
-// output makes the output of sums that are not quantised, or of quanta of the type d.
+// output makes the output of sums that are not quantised, or of quanta of the type d. A quantum of
+// the sums is x_scale w_scale / y_scale quanta of the output.
 func (o operands) output(c *Call, d onnx.DType, shape []int,
 	then *after) (*onnx.Tensor, *requantized) {
 	q := &requantized{}
@@ -69,6 +73,8 @@ func (o operands) output(c *Call, d onnx.DType, shape []int,
 		out := float32(c.In[6].At(0))
 		q.scale = func(channel int) float32 { return step(min(channel, last)) }
 		q.saturation = saturationOf(d, c.In[7].At(0))
+		// Bounds of a Clip or Relu behind the node are held in quanta of the output, in which they
+		// cost nothing.
 		if then != nil {
 			q.lo, q.hi = max(q.lo, nearest(then.lo/out)), min(q.hi, nearest(then.hi/out))
 		}
@@ -79,7 +85,7 @@ func (o operands) output(c *Call, d onnx.DType, shape []int,
 	return try.Get(c.New(0, d, shape)), q
 }
 
-// nearest is a bound in quanta, rounded as the sums are.
+// nearest is a bound in quanta, rounded as the sums are. Ties go to even, as in QuantizeLinear.
 func nearest(v float32) float32 { return float32(math.RoundToEven(float64(v))) }
 
 // fit reports whether zero points, scales and a bias are of as many numbers as there are filters,
@@ -99,7 +105,8 @@ func (o operands) fit(in func(int) *onnx.Tensor, filters int) bool {
 
 // convOfBytes is a ConvInteger, a QLinearConv, or a Conv with a QLinearConv's inputs; k is run
 // where it is of another kind, and may be nil. Without k an operator whose weights are not constant
-// signed bytes is refused when it is prepared.
+// signed bytes is refused when it is prepared. An output that was made in vain goes back to the
+// pool before k makes its own.
 func convOfBytes(s *Spec, k Kernel) (Kernel, error) {
 	win, group := newGroups(s)
 	o, d, then := operandsOf(s.Node.Op), s.Out[0], newAfter(s)
@@ -142,6 +149,7 @@ func matMulOfBytes(s *Spec, k Kernel) (Kernel, error) {
 	}
 	return func(c *Call) error {
 		a, b := c.In[o.a], c.In[o.b]
+		// A Gemm takes matrices alone, where a MatMul takes stacks of them.
 		ok := s.Node.Op != "Gemm" || len(a.Shape) == 2
 		if shape, n, suits := v.suits(a, b); ok && suits && o.fit(c.in, n) {
 			out, q := o.output(c, d, shape, nil)

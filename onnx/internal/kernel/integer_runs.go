@@ -9,7 +9,8 @@ import (
 
 // starts computes the numbers that sums start from, and their quanta. sum w (x - zero) = sum w x -
 // zero sum w: the second part, and the bias, are where sums start. zero is that of the flipped
-// bytes.
+// bytes. A filter's weights are summed when they are laid out, so that the correction costs no more
+// than the filters.
 func (r *integerRun) starts(q *requantized, zero int32) {
 	n := r.group * r.high
 	r.sums = dotSums{start: scratch[int32](r.Call, n), scale: scratch[float32](r.Call, n),
@@ -172,7 +173,8 @@ func bytesOfWords(w []int32) []uint8 {
 // that columns go over, so that they stay in the cache.
 const chunkBytes = 256 << 10
 
-// tiles computes the outputs tile by tile.
+// tiles computes the outputs tile by tile. An item is one group, one chunk of columns and one panel
+// of filters; neighbouring panels share their columns.
 func (r *integerRun) tiles() {
 	quads, panels := (r.channels+3)/4, r.high/dotFilters
 	from := scratch[uint8](r.Call, r.group, quads, r.plane, 4)
@@ -229,7 +231,8 @@ func (r *integerRun) tiles() {
 }
 
 // rows computes a product of rows that are read as they lie, each beside panels of columns. Rows of
-// x are the channels themselves, so that nothing is interleaved.
+// x are the channels themselves, so that nothing is interleaved. x is copied where its bytes must
+// be flipped or its rows filled up to fours.
 func (r *integerRun) rows() {
 	x, wide := r.x, (r.channels+3)/4*4
 	if r.flip != 0 || wide != r.channels { // the weights of elements after a row are zeros

@@ -22,6 +22,8 @@ func init() {
 	)
 }
 
+// booleanOf makes the kernel of a truth table, with broadcasting. The table is called for each pair
+// of elements.
 func booleanOf(f func(a, b bool) bool) func(*Spec) (Kernel, error) {
 	row := each(f)
 	return func(*Spec) (Kernel, error) {

@@ -27,7 +27,8 @@ const (
 
 // newMaskedTaps returns nil where lines of the input do not lie as the output's do, or masks would
 // be large. in and out are the sizes of the spatial axes. Its cost is taps times outputs of a
-// plane; the result depends on shapes alone and may be shared by threads, which only read it.
+// plane; the result depends on shapes alone and may be shared by threads, which only read it. A
+// mask is one bit a tap and output.
 func newMaskedTaps(w window, in, out []int) *maskedTaps {
 	m := &maskedTaps{in: planar(in, 1), out: planar(out, 1), stride: planar(w.stride, 1)}
 	size, dilation, begin := planar(w.size, 1), planar(w.dilation, 1), planar(w.begin, 0)

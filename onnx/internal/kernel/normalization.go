@@ -61,6 +61,7 @@ func batchNorm[T floating](eps float64) Kernel {
 		if len(xs) < 1 {
 			return fmt.Errorf("the input is a scalar")
 		}
+		// A vector has one channel.
 		ch := 1
 		if len(xs) > 1 {
 			ch = xs[1]

@@ -18,7 +18,8 @@ func init() {
 	)
 }
 
-// newPadByAttribute is Pad before operator set 11, whose pads and value are attributes.
+// newPadByAttribute is Pad before operator set 11, whose pads and value are attributes. The number
+// is cast to the input's type when the node is prepared.
 func newPadByAttribute(s *Spec) (Kernel, error) {
 	mode := s.str("mode")
 	name := "pads"
@@ -113,7 +114,7 @@ func padding(in, pads, axes []int) (begin, shape []int, err error) {
 
 // padRowsFrom copies x to the rows of out by the positions of each axis, and v where one is -1;
 // neighbours are copied together. Runs of the last axis are the same for every row, and are found
-// once.
+// once. The output has at least one axis and one element.
 func padRowsFrom(out, x, v *onnx.Tensor, from [][]int) {
 	shape, st, last := out.Shape, strides(x.Shape), len(x.Shape)-1
 	runs := runsOf(from[last])

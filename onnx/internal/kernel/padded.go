@@ -14,6 +14,8 @@ import (
 //   - A convolution of known weights takes zeros, and so does a mean, which counts them from then
 //     on.
 //   - A maximum takes negative infinities, where every window holds more than them.
+//
+// Neither node is changed; the new one reads the padding's input.
 func WithPadding(s, pad *Spec) *onnx.Node {
 	n := s.Node
 	attrs := op.Attrs(n, s.Opset)
@@ -99,6 +101,7 @@ func (s *Spec) spatial(axes int, fill float64) []int {
 		}
 	}
 	begin, size, err := padding(make([]int, axes+2), pads, on)
+	// Bits are compared, as a padding by -0 is not one by 0.
 	if err != nil || math.Float64bits(value) != math.Float64bits(fill) {
 		return nil
 	}

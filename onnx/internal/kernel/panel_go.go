@@ -2,7 +2,8 @@ package kernel
 
 // panelGo adds a b to c in plain Go, every product rounded: a [k, 4], b k rows of four that lie bs
 // apart, c four rows of four with a stride. Sixteen sums are variables of their own, which
-// compilers keep in registers as far as they have them.
+// compilers keep in registers as far as they have them. The conversions to float32 keep compilers
+// from fusing a product with its sum (Go specification, floating-point operators).
 func panelGo(k int, a, b []float32, bs int, c []float32, stride int) {
 	r0, r1, r2, r3 := (*[4]float32)(c), (*[4]float32)(c[stride:]), (*[4]float32)(c[2*stride:]),
 		(*[4]float32)(c[3*stride:])

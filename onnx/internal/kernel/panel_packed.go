@@ -2,6 +2,8 @@
 
 package kernel
 
+// stridedPanels says that no kernel reads b where it lies. Callers ask it before they call the
+// functions below, whose panics are never met.
 const stridedPanels = false
 
 // boundedTiles says that no kernel ends with bounds.

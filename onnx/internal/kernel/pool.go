@@ -113,6 +113,7 @@ func maxPool[T number](win window, column bool) Kernel {
 					o[pl*pos+p] = v
 					if idx != nil {
 						if column {
+							// In column-major order the first axis runs fastest.
 							unravel(at, best, in)
 							best = 0
 							for k := len(in) - 1; k >= 0; k-- {

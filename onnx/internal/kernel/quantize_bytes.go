@@ -47,6 +47,7 @@ func toByte[T uint8 | int8](out []T, in, scales []float32, run int, zero func(k 
 	for row := 0; row*run < len(in); row++ {
 		k := row % len(scales)
 		scale, z := scales[k], zero(k)
+		// The bounds are those of the quotient, before the zero point is added.
 		least, most, add := float32(lo-z), float32(hi-z), int32(z)
 		to := out[row*run:][:run]
 		for i, v := range in[row*run:][:run] {

@@ -54,7 +54,8 @@ type Table struct {
 
 // NewTable returns the results of a node of one number that is dequantised before and quantised
 // after. It runs the float32 kernel on all 256 numbers, so that a look-up gives the same as the
-// three nodes.
+// three nodes. Entry b is the quantum of f((b - in.Zero) in.Scale) by out. Other inputs of the node
+// must be constants of s.
 func NewTable(s *Spec, in, out Quantization) (*Table, error) {
 	k, err := Prepare(s)
 	if err != nil {
@@ -81,14 +82,16 @@ func identity() (every [256]uint8) {
 	return every
 }
 
-// NewPairTable returns the results of an Add or Mul of a value and of the table's result for it.
+// NewPairTable returns the results of an Add or Mul of a value and of the table's result for it. a
+// is the value's quantization and b that of the table's result: so x sigmoid(x) becomes one
+// look-up.
 func NewPairTable(s *Spec, a, b, out Quantization, of *Table) *Table {
 	t, every := &Table{out: out.DType}, identity()
 	pairedGo(t.bytes[:], every[:], of.bytes[:], pairingOf(s, a, b, out))
 	return t
 }
 
-// Run is the table's kernel.
+// Run is the table's kernel. It may run in several goroutines at once.
 func (t *Table) Run(c *Call) error {
 	y := try.Get(c.New(0, t.out, c.In[0].Shape))
 	src, _ := bytesOf(c.In[0])
@@ -105,7 +108,7 @@ func pairingOf(s *Spec, a, b, out Quantization) *pairing {
 
 // NewPair makes the kernel of an Add or Mul, prepared from s, of two values that are dequantised
 // before, whose result is quantised. A smaller operand whose numbers stand for runs of the larger
-// is done on bytes, other broadcasting on float32.
+// is done on bytes, other broadcasting on float32. Calls share the pair and only read it.
 func NewPair(s *Spec, a, b, out Quantization) (Kernel, error) {
 	k, err := Prepare(s)
 	if err != nil {
@@ -115,6 +118,7 @@ func NewPair(s *Spec, a, b, out Quantization) (Kernel, error) {
 	return func(c *Call) error {
 		x, y := c.In[0], c.In[1]
 		p := p
+		// Sums and products commute, so that the larger operand may stand first.
 		if x.Len() < y.Len() {
 			q := *p
 			x, y, q.a, q.b, p = y, x, p.b, p.a, &q
@@ -143,7 +147,7 @@ func NewPair(s *Spec, a, b, out Quantization) (Kernel, error) {
 }
 
 // repeated reports whether each element of a value of shape b stands for a run of one of shape a,
-// and how long that is.
+// and how long that is. For a of [n, c, h, w] and b of [n, c, 1, 1] the run is h w.
 func repeated(a, b []int) (run int, ok bool) {
 	if len(b) > len(a) {
 		return 0, false

@@ -279,6 +279,7 @@ func reduceInt[T integer](r reducer, whole planner) Kernel {
 			})
 			switch r.op {
 			case "ReduceMean":
+				// The mean of integers is truncated towards zero.
 				a /= T(p.count)
 			case "ReduceL2":
 				a = T(math.Sqrt(float64(a)))

@@ -102,6 +102,7 @@ func squeeze(c *Call, axes []int) error {
 	drop := make([]bool, len(in))
 	if axes == nil {
 		for k, d := range in {
+			// Without axes all of size 1 go.
 			drop[k] = d == 1
 		}
 	}
@@ -121,6 +122,7 @@ func squeeze(c *Call, axes []int) error {
 	return c.view(0, 0, out)
 }
 
+// newUnsqueeze: axes are an attribute before operator set 13, and input 1 from then on.
 func newUnsqueeze(s *Spec) (Kernel, error) {
 	axes := s.list("axes", 13)
 	return func(c *Call) error { return unsqueeze(c, axes(c)) }, nil
@@ -163,6 +165,7 @@ func newDropout(s *Spec) (Kernel, error) {
 	return dropout, nil
 }
 
+// dropout shares its input's buffer, and makes the mask only where it is read.
 func dropout(c *Call) error {
 	if c.wants(1) {
 		mask := try.Get(c.New(1, onnx.Bool, c.In[0].Shape))

@@ -62,6 +62,8 @@ func (d dft) run(c *Call) error {
 	t := newTransform(c, d.length)
 	for o := range outer {
 		for i := range inner {
+			// Positions beyond those read are zeros: the input is filled up to the transform's
+			// length.
 			clear(t.line)
 			c.pieces(0, d.read, 16, func(lo, hi int) {
 				for k := lo; k < hi; k++ {
@@ -241,6 +243,7 @@ func newMelWeightMatrix(s *Spec) (Kernel, error) {
 		for i := range corner {
 			hertz := 700 * (math.Pow(10, (low+float64(i)*(high-low)/float64(bins+2))/2595) - 1)
 			at := math.Floor(float64(sizes[1]+1) * hertz / float64(sizes[2]))
+			// So written, NaN is refused too.
 			if !(at >= 0 && at < float64(rows)) {
 				return fmt.Errorf("the edges %v and %v reach row %v of %d", c.In[3].At(0),
 					c.In[4].At(0), at, rows)

@@ -25,6 +25,8 @@ func newSliceByAttribute(s *Spec) (Kernel, error) {
 	return func(c *Call) error { return slice(c, starts, ends, axes, nil) }, nil
 }
 
+// newSlice reads starts, ends, axes and steps, inputs 1 to 4, at every call, as other nodes may
+// make them.
 func newSlice(*Spec) (Kernel, error) {
 	return func(c *Call) error {
 		var v [4][]int

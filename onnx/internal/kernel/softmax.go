@@ -118,6 +118,7 @@ func softmaxLines(axis int, slow Kernel) Kernel {
 
 // flatSoftmax reads x as a matrix, whose rows it normalises. An axis that equals the rank is
 // allowed, and makes rows of one element. The output takes the input's shape back without a copy.
+// Kernels of a matrix are prepared once, for axis 1.
 func flatSoftmax(f32, f64 func([]float64)) func(*Spec) (Kernel, error) {
 	return func(s *Spec) (Kernel, error) {
 		axis := s.int("axis")

@@ -15,6 +15,7 @@ func init() {
 	)
 }
 
+// newSplit takes the number of parts from the node's outputs, so that num_outputs need not be read.
 func newSplit(s *Spec) (Kernel, error) {
 	axis, sizes, uneven := s.int("axis"), s.list("split", 13), s.Opset >= 18
 	s.ignore("num_outputs")

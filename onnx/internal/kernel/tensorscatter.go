@@ -18,6 +18,7 @@ func newTensorScatter(s *Spec) (Kernel, error) {
 		cache, update := c.In[0], c.In[1]
 		ax := try.Get(axisOf(axis, len(cache.Shape)))
 		want := slices.Clone(cache.Shape)
+		// The update has the cache's shape but for the axis, where its own size n counts.
 		if ax > 0 && len(update.Shape) == len(want) {
 			want[ax] = update.Shape[ax]
 		}
@@ -43,6 +44,8 @@ func newTensorScatter(s *Spec) (Kernel, error) {
 		for b, f := range first {
 			for r := b * rows; r < (b+1)*rows; r++ {
 				for k := range n {
+					// f is reduced before k is added, so that a large index cannot overflow the
+					// sum.
 					copyRange(out.Data, (r*size+(f%size+k)%size)*inner, update.Data,
 						(r*n+k)*inner, inner)
 				}

@@ -21,7 +21,8 @@ type tfIdf struct {
 }
 
 // newTfIdf: x [c] or [b, c] of int32, int64 or strings; y [columns] or [b, columns]. The pool holds
-// the n-grams of one word, then those of two, ...; ngram_counts says where each kind begins.
+// the n-grams of one word, then those of two, ...; ngram_counts says where each kind begins. TF
+// counts, IDF gives an n-gram's weight where it occurs, and TFIDF the weight times the count.
 func newTfIdf(s *Spec) (Kernel, error) {
 	t := tfIdf{least: s.int("min_gram_length"), most: s.int("max_gram_length"),
 		skips:  s.int("max_skip_count"),
@@ -108,6 +109,7 @@ func countGrams[T comparable](t tfIdf, pool []T, starts []int,
 	}
 	root := &gram[T]{}
 	for i, n := range lengths {
+		// N-grams of other lengths are read over, but keep their numbers.
 		if n >= t.least && n <= t.most {
 			at := root
 			for _, w := range pool[:n] {

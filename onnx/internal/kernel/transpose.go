@@ -13,7 +13,8 @@ func init() {
 }
 
 // newTranspose reads the input through its strides in the order of perm. A perm that is no
-// permutation of the axes is refused at the call, where the rank is known.
+// permutation of the axes is refused at the call, where the rank is known. The output is written in
+// its own order, O(elements), while the input is read by strides.
 func newTranspose(s *Spec) (Kernel, error) {
 	perm := s.ints("perm")
 	return func(c *Call) error {
@@ -26,6 +27,7 @@ func newTranspose(s *Spec) (Kernel, error) {
 		if len(p) != len(in) {
 			return fmt.Errorf("perm %v for a tensor of rank %d", p, len(in))
 		}
+		// A negative entry counts from the end, and an axis given twice is an error.
 		p, err := axesOf(p, len(in))
 		if err != nil {
 			return fmt.Errorf("perm %v: %w", perm, err)

@@ -8,6 +8,8 @@ import (
 	"fmp/onnx/op"
 )
 
+// Kernels are written for these types. Halves are computed as float32, and narrow integers of both
+// signs in 64 bits: see via.
 type floating interface{ float32 | float64 }
 
 type signed interface{ int8 | int16 | int32 | int64 }

@@ -152,6 +152,7 @@ func abs[T number](x T) T {
 	return x
 }
 
+// newAbs takes the absolute value of floats by their sign bit, so that -0 becomes 0.
 func newAbs(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
 	return numeric(s, unaryOf(1, func(x float32) float32 { return float32(math.Abs(float64(x))) }),
@@ -161,6 +162,7 @@ func newAbs(s *Spec) (Kernel, error) {
 // neg of the least integer is that itself.
 func neg[T number](x T) T { return -x }
 
+// newNeg has no kernel for unsigned integers, which the operator does not take.
 func newNeg(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
 	return numeric(s, unaryOf(1, neg[float32]), unaryOf(1, neg[float64]), unaryOf(1, neg[int64]))
@@ -172,11 +174,13 @@ func signOf[T number](x T) T {
 	return chosen(x > 0, one, chosen(x < 0, -one, x)) // 0 and NaN stay
 }
 
+// newSign leaves -0 and NaN as they are.
 func newSign(s *Spec) (Kernel, error) {
 	return numeric(s, unaryOf(1, signOf[float32]), unaryOf(1, signOf[float64]),
 		unaryOf(1, signOf[int64]), unaryOf(1, signOf[uint64]))
 }
 
+// newIsNaN uses that NaN alone differs from itself (IEEE 754, 5.11).
 func newIsNaN(s *Spec) (Kernel, error) {
 	return predicate(func(x float64) bool { return x != x })
 }

@@ -31,6 +31,7 @@ func newUnique(s *Spec) (Kernel, error) {
 			return fmt.Errorf("a tensor of shape %v has no elements to tell apart on axis %d", in,
 				ax)
 		}
+		// Slice a's element (o, e) lies at (o n + a) inner + e of the row-major input.
 		element := try.Get(ordering(c.In[0].Data))
 		compare := func(a, b int) int {
 			for o := range outer {
@@ -52,6 +53,7 @@ func newUnique(s *Spec) (Kernel, error) {
 			}
 		}
 		for i, v := range [][]int64{u.first, u.inverse, u.count} {
+			// Outputs 1 to 3 are made where a node reads them alone.
 			if !c.wants(i + 1) {
 				continue
 			}
@@ -85,6 +87,7 @@ func distinct(n int, sorted bool, compare func(a, b int) int) groups {
 	if sorted {
 		return u
 	}
+	// A group's first item is the least of its items, since the sort was stable.
 	place := map[int64]int64{} // of a group, in the order of first occurrence
 	came := groups{inverse: u.inverse}
 	for item, g := range u.inverse {

@@ -15,6 +15,7 @@ func init() {
 	)
 }
 
+// newSum is of floats alone, as the operator is; newMax and newMin are of integers too.
 func newSum(s *Spec) (Kernel, error) {
 	return numeric(s, fold[float32](addRow[float32]), fold[float64](addRow[float64]))
 }
@@ -68,6 +69,7 @@ func fold[T onnx.Element](row func(dst, a, b []T)) Kernel {
 		for i, t := range c.In {
 			shapes[i] = t.Shape
 		}
+		// The shape is that of all inputs, so that the first two are broadcast once and for all.
 		shape := try.Get(broadcast(shapes...))
 		out := try.Get(c.New(0, d, shape))
 		o := data[T](out)

@@ -6,6 +6,8 @@ package kernel
 // there and back is in Go.
 const winogradLeast = 48
 
+// tapMaxima, tilesIn and tilesOut are the loops in Go. Those write no element beyond a line's end,
+// as vectors do.
 func tapMaxima(dst, src []float32, offsets []int) { tapMaximaGo(dst, src, offsets) }
 
 func tilesIn(dst []float32, ds int, src []float32, line, odd, n int) {
@@ -23,6 +25,7 @@ func softmaxRows(_, _ []float32, _ int) {}
 
 func geluRow(_, _ []float32) {}
 
+// endRows is false and writes nothing, so that its caller goes on in Go.
 func endRows(*lines, matrix[float32], int) bool { return false }
 
 func erfRow(_, _ []float32) {}
@@ -33,12 +36,14 @@ func tanhRow(_, _ []float32) {}
 
 func curveRow(curve, []float32, []float32) {}
 
+// laneSums and scaleRows are false, and their callers go on in Go.
 func laneSums([]float32) (float64, bool) { return 0, false }
 
 func scaleRows([]float32, []float32, []float32) bool { return false }
 
 type tileLanes struct{}
 
+// layTiles is nil, so that the methods of tileLanes are never called.
 func layTiles(winogradItem, *tileLanes) *tileLanes { return nil }
 
 func (*tileLanes) in([]float32, int, []float32, int) {}

@@ -33,6 +33,7 @@ type DeinterleaveArgs struct {
 }
 
 var (
+	// One goroutine runs at a time, so that one set of arguments serves all calls.
 	finishArgs       FinishArgs
 	tapArgs          TapArgs
 	pairArgs         PairArgs
@@ -49,6 +50,7 @@ func limit(dst, src []float32, scale, shift, lo, hi float32) {
 		limitGo(dst, src, scale, shift, lo, hi)
 		return
 	}
+	// The furthest elements are looked at first, since the lent code checks no bounds.
 	_ = dst[len(src)-1]
 	limiting = [2]float32{scale, shift}
 	finishArgs = FinishArgs{Dst: &dst[0], Src: &src[0], Scale: &limiting[0], Shift: &limiting[1],
@@ -89,6 +91,7 @@ func tapSums(dst, src []float32, offsets []int, weights []float32, start float32
 // deinterleave sets the first elements of lines of even and odd, that far apart, as deinterleaveGo
 // does, and returns how many of n.
 func deinterleave(lines, n int, even, odd []float32, stride int, src []float32, from int) int {
+	// Whole vectors of four are done, and the caller does the rest.
 	if n &^= 3; lent == nil || n == 0 || lines == 0 {
 		return 0
 	}

@@ -21,6 +21,7 @@ func via(k Kernel, from op.TypeSet, to onnx.DType, outs []onnx.DType,
 	}
 	return func(c *Call) error {
 		sub := NewCall(c.env, len(c.In), len(c.Out))
+		// The list is shared: the inner kernel makes the outputs that the outer call wants.
 		sub.Want = c.Want
 		defer sub.free()
 		for i, t := range c.In {

@@ -30,6 +30,7 @@ func newWhere(*Spec) (Kernel, error) {
 // where divides the outputs among threads; each takes the same steps whichever operand it has.
 func where[T onnx.Element](c *Call, out []T, shape []int) {
 	cond, x, y := c.In[0].Data.([]bool), data[T](c.In[1]), data[T](c.In[2])
+	// Axes along which all three operands run on alike are joined, which makes the walk shorter.
 	dims, st := collapse(shape, broadcastStrides(c.In[0].Shape, shape),
 		broadcastStrides(c.In[1].Shape, shape), broadcastStrides(c.In[2].Shape, shape))
 	c.Parallel(len(out), 4, func(lo, hi int) {

@@ -22,6 +22,7 @@ func spellAttention(s *speller) []string {
 	if flat {
 		q, k, v = s.splitHeads(q, qHeads), s.splitHeads(k, heads), s.splitHeads(v, heads)
 	}
+	// The past stands before the new keys and values along the sequence, [B, H, past, ·].
 	if past := s.node.Input(4); past != "" {
 		k = s.opInt("Concat", []string{past, k}, "axis", 2)
 		v = s.opInt("Concat", []string{s.node.Input(5), v}, "axis", 2)
@@ -30,6 +31,7 @@ func spellAttention(s *speller) []string {
 	a.sizeQ, a.sizeK = s.pick(s.un("Shape", q), 2), s.pick(s.un("Shape", k), 2)
 	raw := a.scores()
 	logits := raw
+	// c tanh(scores / c) holds the scores within ±c.
 	if c := s.attrs.Float("softcap"); c > 0 {
 		logits = s.mul(s.un("Tanh", s.bi("Div", raw, s.num(float64(c)))), s.num(float64(c)))
 	}

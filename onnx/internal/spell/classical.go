@@ -113,6 +113,7 @@ func (s *speller) transformed(scores, name string) string {
 		return s.un("Sigmoid", scores)
 	case "SOFTMAX":
 		return s.opInt("Softmax", []string{scores}, "axis", 1)
+	// Less the highest score no exponential overflows.
 	case "SOFTMAX_ZERO": // a score of 0 has no part in the sum
 		top := s.reduced("ReduceMax", scores, 1, 1)
 		e := s.un("Exp", s.bi("Sub", scores, top))
@@ -194,7 +195,7 @@ func (s *speller) second(labels, score string, bound float64, probabilities bool
 	return []string{s.bi("Gather", labels, s.cast(wins, onnx.Int64)), both}
 }
 
-// spellScaler: (x - offset) · scale.
+// spellScaler: (x - offset) · scale. A list of one number serves all columns by broadcasting.
 func spellScaler(s *speller) []string {
 	x, offset, scale := s.reals(), s.numbers("offset"), s.numbers("scale")
 	if len(offset) > 0 {
@@ -224,7 +225,8 @@ func spellNormalizer(s *speller) []string {
 	return []string{s.bi("Div", x, norm)}
 }
 
-// spellBinarizer: 1 where x is above the threshold, else 0.
+// spellBinarizer: 1 where x is above the threshold, else 0. The result has the input's type, and
+// NaN gives 0.
 func spellBinarizer(s *speller) []string {
 	d := s.d
 	x := s.reals()

@@ -19,7 +19,8 @@ const (
 )
 
 // room checks a table of the node against the length of its lists. The product of both is compared
-// by division, which cannot overflow.
+// by division, which cannot overflow. A file can thus ask for memory in proportion to its own size
+// alone, and for 2^22 elements besides.
 func (s *speller) room(rows, columns int) error {
 	most := leastTable
 	for _, a := range s.node.Attrs {
@@ -49,6 +50,7 @@ const (
 	leaf
 )
 
+// branchNames are the modes of the older operators, which have no branch by membership.
 var branchNames = map[string]int{"BRANCH_LEQ": branchLeq, "BRANCH_LT": branchLt,
 	"BRANCH_GTE": branchGte, "BRANCH_GT": branchGt, "BRANCH_EQ": branchEq,
 	"BRANCH_NEQ": branchNeq, "LEAF": leaf}
@@ -112,7 +114,8 @@ func (f *forest) weigh(node, target int, w float64) {
 }
 
 // measure finds the depth; a branch that two others lead to, or none, is an error. A branch is
-// visited once, so that it takes O(nodes) however the file links them.
+// visited once, so that it takes O(nodes) however the file links them. depth is the number of steps
+// from a root to the deepest leaf; of trees that are leaves alone it is 0.
 func (f *forest) measure() {
 	seen := make([]bool, len(f.mode))
 	level := append([]int64{}, f.roots...)
@@ -145,7 +148,8 @@ func (f *forest) measure() {
 
 // flat reads the trees of TreeEnsembleRegressor and TreeEnsembleClassifier: nodes by tree and
 // number. kind names the leaves' attributes, target or class. A node without a parent is a root,
-// and each tree has one.
+// and each tree has one. Numbers of nodes need not be dense, so that rows are found by tree and
+// number.
 func (s *speller) flat(kind string, targets int, aggregate string) *forest {
 	trees, ids := s.attrs.Ints("nodes_treeids"), s.attrs.Ints("nodes_nodeids")
 	modes, features, splits := s.attrs.Strs("nodes_modes"), s.attrs.Ints("nodes_featureids"),
@@ -258,7 +262,8 @@ func (s *speller) nested() *forest {
 	return f
 }
 
-// memberships splits membership_values at NaN. A last list without a NaN behind it is none.
+// memberships splits membership_values at NaN. A last list without a NaN behind it is none. NaN can
+// end a list, since it is a member of none.
 func (s *speller) memberships() (lists [][]float64) {
 	var list []float64
 	for _, v := range s.numbers("membership_values") {
@@ -292,6 +297,7 @@ func (s *speller) scores(f *forest, x string) string {
 	}
 	y := s.bi("Gather", s.table(f.weight, len(f.mode), f.targets), at) // [n, trees, targets]
 	switch f.aggregate {
+	// A target that no leaf of a row's walk weighs gets 0.
 	case "MIN", "MAX":
 		y = s.reduced("Reduce"+map[string]string{"MIN": "Min", "MAX": "Max"}[f.aggregate], y, 1, 0)
 		return s.op("Where", []string{s.bi("Equal", y, s.table([]float64{f.none}, 1)), s.num(0), y})
@@ -378,6 +384,8 @@ func spellTreeRegressor(s *speller) []string {
 	var f *forest
 	post := s.attrs.Str("post_transform")
 	if s.node.Op == "TreeEnsemble" {
+		// The names are by number, as the operator's page lists them; a number beyond either end is
+		// held to it.
 		names := []string{"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"}
 		post = names[min(max(s.attrs.Int("post_transform"), 0), 4)]
 		f = s.nested()
@@ -410,6 +418,8 @@ func spellTreeClassifier(s *speller) []string {
 	y, post := s.cast(y, onnx.Float32), s.attrs.Str("post_transform")
 	s.d = onnx.Float32
 	if one {
+		// Weights without a negative one are taken for probabilities, whose bound is 1/2; others
+		// for log-odds, whose bound is 0.
 		bound := 0.
 		if positive {
 			bound = .5

@@ -22,6 +22,8 @@ type cell struct {
 	step        func(c *cellNodes)
 }
 
+// cells are by operator. Gates stand in the order of the operators' pages: i, o, f, c of LSTM, and
+// z, r, h of GRU.
 var cells = map[string]cell{
 	"RNN":  {"h", []string{"Tanh"}, stepRNN},
 	"GRU":  {"zrh", []string{"Sigmoid", "Tanh"}, stepGRU},
@@ -154,6 +156,7 @@ type emit struct {
 	nodes []*onnx.Node
 }
 
+// op emits a node and returns its output, which is called as the node.
 func (e *emit) op(op string, in []string, attrs ...onnx.Attr) string {
 	out := e.fresh(e.base + "/" + strings.ToLower(op))
 	e.nodes = append(e.nodes,
@@ -239,7 +242,8 @@ type recurrent struct {
 	alphas, betas []float32
 }
 
-// state is the initial state in input i for a direction, zeros where it is left out.
+// state is the initial state in input i for a direction, zeros where it is left out. The input is
+// [directions, B, H], or [B, directions, H] in the other layout.
 func (r *recurrent) state(i, direction int) string {
 	if v := r.node.Input(i); v != "" {
 		if r.batchFirst {
@@ -278,7 +282,8 @@ type step struct {
 	states, scanned []string // around the body: initial states, and sequences
 }
 
-// input gives the body an input of d [B, last].
+// input gives the body an input of d [B, last]. The batch is left open, as the body is the same for
+// any.
 func (s *step) input(name string, d onnx.DType, last int) string {
 	name = s.recurrent.fresh(s.recurrent.base + "/step/" + name)
 	s.body.Inputs = append(s.body.Inputs,
@@ -314,6 +319,7 @@ func (s *step) takeInputs(x string, i int) {
 		s.rec = append(s.rec, transposed(r.part(rec, k)))
 		if bias != "" {
 			v = r.add(v, r.part(bias, k))
+			// A bias [2 gates H] holds the parts of the input first, then those of the state.
 			if rb := r.part(bias, gates+k); r.resetAfter(k) {
 				s.recBias = rb
 			} else {
@@ -369,6 +375,7 @@ func (s *step) scan(results []string, backward bool) *onnx.Node {
 		scan.Outputs = append(scan.Outputs, r.fresh(r.base+"/scanned"))
 	}
 	s.body.Nodes = s.emit.nodes
+	// A reversed Scan gives its outputs in the order of the inputs again.
 	if backward {
 		scan.Attrs = append(scan.Attrs,
 			onnx.IntsAttr("scan_input_directions", slices.Repeat([]int{1}, sequences)...),
@@ -391,7 +398,8 @@ var activations = map[string][]string{
 }
 
 // activation makes an activation function, which takes the next alpha and beta of the node's lists
-// if it has any.
+// if it has any. Names are compared whatever their case. Lists go on from one direction to the
+// next.
 func (r *recurrent) activation(name string) func(e *emit, x string) string {
 	next := func(list *[]float32) (v float32, ok bool) {
 		if len(*list) == 0 {

@@ -26,6 +26,7 @@ type sampler struct {
 	align   bool   // reflection is about the centres of the outer pixels, else about their edges
 }
 
+// real casts to the type that is computed in; sub and div are Sub and Div.
 func (s *speller) real(v string) string {
 	return s.opInt("Cast", []string{v}, "to", int(s.d))
 }
@@ -38,6 +39,8 @@ func (s *speller) row(v []float32) string {
 }
 
 // taps are the pixels [n, k, l] along an axis of a size around positions [n, l], and their weights.
+// Pixels are held within the axis, so that one in the padding reads an element, whose weight zeros
+// makes 0.
 func (s sampler) taps(at, size string) (pixel, weight string) {
 	at = s.bi("Unsqueeze", at, s.ints(1))
 	first := s.un(map[bool]string{true: "Round", false: "Floor"}[len(s.weights) == 1], at)
@@ -101,6 +104,7 @@ func spellGridSample(s *speller) []string {
 	if d := s.Shape(x); d != nil && len(d) != 4 {
 		try.Fail("its input is of rank %d; allowed is 4", len(d))
 	}
+	// The mode is linear where no other is named: operator set 16 calls it bilinear.
 	r := sampler{s, linear, s.attrs.Str("padding_mode"), s.attrs.Bool("align_corners")}
 	switch s.attrs.Str("mode") {
 	case "nearest":
@@ -144,6 +148,7 @@ func spellDeformConv(s *speller) []string {
 		try.Fail("group is %d and offset_group %d; each is at least 1", groups, parts)
 	}
 	strides, dilations, pads := win.Strides, win.Dilations, win.Pads
+	// The output has floor((size + pads - extent) / stride) + 1 positions on an axis.
 	more := func(i int) int64 { return int64(pads[i] + pads[i+2] - win.Extent(i) + strides[i]) }
 	sides := s.div(s.add(s.dims(x, 2, 4), s.ints(more(0), more(1))), s.ints(int64s(strides)...)) // oh, ow
 	// Offsets are [n·parts, k, 2, oh, ow], rows before columns.
@@ -162,6 +167,7 @@ func spellDeformConv(s *speller) []string {
 	image := s.shaped(x, s.ints(-1), s.div(s.dims(x, 1, 2), s.ints(parts)), s.dims(x, 2, 4))
 	r := sampler{speller: s, weights: linear, padding: "zeros"}
 	read := r.read(image, at(0, "Div", 1, 1, -1, 1), at(1, "Mod", 1, 1, 1, -1))
+	// The mask is [n, parts k, oh, ow], one factor for each tap and position.
 	if mask != "" {
 		read = s.mul(read, s.shaped(mask, s.dims(read, 0, 1), s.ints(1, -1)))
 	}

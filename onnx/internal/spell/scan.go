@@ -70,6 +70,7 @@ func Scan(n *onnx.Node, fresh func(base string) (name string)) (*onnx.Node, erro
 		}
 		inner.Inputs = append(inner.Inputs, x)
 	}
+	// Directions that the node leaves out are 0, forward.
 	inner.Attrs = []onnx.Attr{body, onnx.IntAttr("num_scan_inputs", m),
 		onnx.IntsAttr("scan_input_directions",
 			append(attrs.Ints("directions"), make([]int, m)...)[:m]...)}

@@ -18,7 +18,8 @@ import (
 	"fmp/pipeline/shipped"
 )
 
-// colluding are the attacks of the table of colluders, who claim no more images than they have.
+// colluding are the attacks of the table of colluders, who claim no more images than they have. In
+// each of them all colluders err alike, which is the hard case for a judgement by agreement.
 var colluding = []string{"sign", "flip", "collapse"}
 
 // NoAttack names the row of rounds of honest clients alone.
@@ -35,7 +36,8 @@ const (
 
 // CollusionDefences are the columns of the table of colluders: clients that are taken for honest;
 // judged; and judged by images that the server knows, those that come with the program where they
-// fit the round.
+// fit the round. Half of the clients can outvote the rest. Only knowledge from outside of the round
+// tells which half is honest.
 var CollusionDefences = []string{"none", "honesty", "anchored"}
 
 // CollusionRow holds a number of colluders under an attack: for each of [CollusionDefences] the
@@ -63,7 +65,8 @@ type colluded struct {
 	oracle func(ctx context.Context, colluders int) (metric.Scores, error)
 }
 
-// generator returns that of an attack on the draw of a repeat.
+// generator returns that of an attack on the draw of a repeat. The defence is not in the stream's
+// name: all defences meet the same uploads.
 func (b *bench) generator(repeat int, attack Attack, colluders int) *rand.Rand {
 	return rng.New(b.Seed, "colluders", repeat, attack.Name, colluders)
 }
@@ -77,7 +80,9 @@ func newRow(attack string, colluders int) CollusionRow {
 }
 
 // RunColluders measures rounds without colluders, and 1 to 5 among 10 clients. The oracle of a draw
-// is scored once for each number of colluders, since no attack enters it.
+// is scored once for each number of colluders, since no attack enters it. Other numbers of clients
+// have the same shares of colluders, rounded down. With an embedding clients send moments, and
+// without it class means.
 func RunColluders(ctx context.Context, p *experiment.Prepared, o Options) ([]CollusionRow, error) {
 	out := []CollusionRow{newRow(NoAttack, 0)}
 	for _, name := range colluding {
@@ -122,10 +127,12 @@ func RunColluders(ctx context.Context, p *experiment.Prepared, o Options) ([]Col
 	return out, nil
 }
 
-// add adds a draw to a row.
+// add adds a draw to a row. Means take a share of 1/Repeats. A largest loss begins at 0: a gain is
+// no loss.
 func (r *CollusionRow) add(ctx context.Context, d *colluded, oracle float64, o *Options) error {
 	n := float64(o.Repeats)
 	r.Oracle += oracle / n
+	// Its function is nil, and is never called, as the row has no colluders.
 	attack := Attack{Name: NoAttack} // of nobody
 	if at := slices.IndexFunc(Attacks, func(a Attack) bool { return a.Name == r.Attack }); at >= 0 {
 		attack = Attacks[at]
@@ -148,7 +155,8 @@ func (r *CollusionRow) add(ctx context.Context, d *colluded, oracle float64, o *
 }
 
 // anchor returns images that no client holds, [known] of each class. They are taken in a random
-// order of the repeat; a class with fewer has all that are left.
+// order of the repeat; a class with fewer has all that are left. A class of which clients hold
+// every image is missing from the anchor.
 func (b *bench) anchor(rows [][]int, repeat int) []int {
 	bank := b.p.Data.Clients
 	// held marks images of clients, and of counts the anchor's images of each class.
@@ -170,7 +178,8 @@ func (b *bench) anchor(rows [][]int, repeat int) []int {
 }
 
 // shipped returns the class means that come with the program for the bench's extractor and classes;
-// nil where none do.
+// nil where none do. Their absence is no error, and the caller draws an anchor. In open scope there
+// are none.
 func (b *bench) shipped() (*point.Set, error) {
 	if b.white != nil {
 		return nil, nil
@@ -198,6 +207,8 @@ func (b *bench) colluded(ctx context.Context, repeat int) (*colluded, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The anchor is compressed as one more client: a server that knows images sees their class
+	// means.
 	sets, err := b.compress(ctx, append(slices.Clone(rows), b.anchor(rows, repeat)))
 	if err != nil {
 		return nil, err
@@ -231,7 +242,9 @@ func (b *bench) colluded(ctx context.Context, repeat int) (*colluded, error) {
 	}, err
 }
 
-// colluded draws a round of moments; the images that the server knows make the last client's.
+// colluded draws a round of moments; the images that the server knows make the last client's. No
+// moments come with the program, so that the anchor is always drawn. It counts in no pool:
+// all[:len(rows)] are the clients.
 func (b *momentsBench) colluded(ctx context.Context, repeat int) (*colluded, error) {
 	rows, err := b.partition(repeat)
 	if err != nil {

@@ -20,12 +20,16 @@ type MembershipRow struct {
 }
 
 // membershipPoints is the minimum number of members tested: an AUC of 0.5 from 1,000 members and
-// many others has a standard error of about 0.01.
+// many others has a standard error of about 0.01. It leaves out that the repeats of one size share
+// a pool of images.
 const membershipPoints = 1000
 
 // RunMembership measures membership inference on the class means of a client with n images, for
 // each n in sizes. Figures are means over members. A size of more than half of the images is left
-// out, as too few others would remain.
+// out, as too few others would remain. A size n takes about 1,000/n repeats, each a covariance and
+// a whitening in O(N k^2) for N images. Class moments are estimated from the attacker's images
+// alone, never from members. Too few images to estimate them are an error, and no earlier row is
+// returned then.
 func RunMembership(ctx context.Context, p *experiment.Prepared, o Options,
 	sizes []int) ([]MembershipRow, error) {
 	b, err := newBench(ctx, p, o)
@@ -38,6 +42,7 @@ func RunMembership(ctx context.Context, p *experiment.Prepared, o Options,
 		return nil, err
 	}
 	k := len(all) / bank.Len()
+	// The bank of mapped rows replaces the run's: an upload's means are in these coordinates.
 	if bank, err = task.NewBank(all, k, bank.Labels, bank.C); err != nil {
 		return nil, err
 	}
@@ -64,9 +69,11 @@ func RunMembership(ctx context.Context, p *experiment.Prepared, o Options,
 			if err != nil {
 				return nil, err
 			}
+			// Without this the loop would never reach its number of members.
 			if told == 0 {
 				return nil, fmt.Errorf("membership: the others have no class of the client's")
 			}
+			// Repeats are weighted by the members that could be tested.
 			sum += float64(told) * auc
 			members += float64(told)
 		}

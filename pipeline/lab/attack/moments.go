@@ -21,7 +21,8 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// MomentsDefences are the columns of the table of attacks on uploads of moments.
+// MomentsDefences are the columns of the table of attacks on uploads of moments. Medians of
+// scatters are missing, as a median of matrices by coordinates need not be a covariance.
 var MomentsDefences = []string{"none", "honesty", "oracle"}
 
 // MomentsRow holds the scores of each of [MomentsDefences] under an attack, mean over repeats.
@@ -37,7 +38,8 @@ type MomentsRow struct {
 // Scores are means over repeats; NaN where a repeat had no classifier.
 type Scores []float64
 
-// MarshalJSON writes NaN, which JSON lacks, as null.
+// MarshalJSON writes NaN, which JSON lacks, as null. A NaN of one repeat makes the mean NaN, which
+// says that the round failed at least once.
 func (s Scores) MarshalJSON() ([]byte, error) {
 	out := make([]*float64, len(s))
 	for i := range s {
@@ -49,12 +51,15 @@ func (s Scores) MarshalJSON() ([]byte, error) {
 }
 
 // momentsMultiple is how many times the images of an honest client each bad one claims: the cap
-// counts every claim above the median alike.
+// counts every claim above the median alike. One multiple therefore suffices here, where the
+// attacks on means have four.
 const momentsMultiple = 10
 
 // scatterAttacks falsify the scatter, and leave class means as they are.
 var scatterAttacks = []struct {
 	name string
+	// make may replace w.Data and w.Rank, and must not write into the old Data, which the true
+	// upload shares.
 	make func(b *momentsBench, w *moments.Within)
 }{
 	// all of a scatter's bound along the first class mean
@@ -69,7 +74,10 @@ var scatterAttacks = []struct {
 	}},
 	// variances as they may be, and covariances that no rows have
 	{"scatter, negative", func(_ *momentsBench, w *moments.Within) {
+		// With the mean variance t the matrix is t (2I - 11'), whose trace stays kt. Its eigenvalue
+		// along 1 is t (2 - k), below 0 for k > 2.
 		t, k := w.Trace()/float64(w.K), w.K
+		// The upper triangle by rows: row i begins with its diagonal and has k - i numbers.
 		w.Rank, w.Data = 0, make([]float32, k*(k+1)/2)
 		for i := range w.Data {
 			w.Data[i] = -float32(t)
@@ -88,7 +96,9 @@ type momentsBench struct {
 	toward []float32 // the direction of length 1 of false scatters
 }
 
-// newMomentsBench returns a bench for uploads of moments, whose test rows are embedded once.
+// newMomentsBench returns a bench for uploads of moments, whose test rows are embedded once. Heads
+// of moments have the same coordinates in every round, unlike those of the open form. p must have
+// an embedding.
 func newMomentsBench(ctx context.Context, p *experiment.Prepared,
 	o Options) (b *momentsBench, err error) {
 	b = &momentsBench{bench: begin(p, o)}
@@ -97,7 +107,9 @@ func newMomentsBench(ctx context.Context, p *experiment.Prepared,
 }
 
 // RunMoments measures attacks on uploads of moments: those on class means, with calibration points
-// under the next class's name, and on the scatter. The first row is without attack.
+// under the next class's name, and on the scatter. The first row is without attack. Clients are
+// compressed once a repeat. A row under attack costs two posteriors, and the oracle one for all
+// rows of a repeat.
 func RunMoments(ctx context.Context, p *experiment.Prepared, o Options) ([]MomentsRow, error) {
 	b, err := newMomentsBench(ctx, p, o)
 	if err != nil {
@@ -150,6 +162,8 @@ func (b *momentsBench) attacked(ctx context.Context, to *MomentsRow, i int,
 		s, j := oracle, (*posterior.Judgement)(nil)
 		if name != "oracle" || bad == 0 {
 			var err error
+			// A false scatter can leave a pooled covariance with no inverse. Without a defence that
+			// is an outcome, and with one an error.
 			if s, j, err = b.anchored(ctx, clients, nil, repeat, name == "honesty"); err != nil &&
 				name == "none" {
 				s.ACC, s.NLL = math.NaN(), math.NaN() // there is no classifier
@@ -195,7 +209,8 @@ func (b *momentsBench) attack(i int, clients []discriminant.Client,
 
 // mislead returns the uploads with the class means of the first bad clients under an attack, and
 // their calibration points under the next class's name. Attacks that leave means true, or copy
-// them, leave these names as they are.
+// them, leave these names as they are. The first bad clients get new values; no set of the caller
+// is written.
 func (b *momentsBench) mislead(attack Attack, clients []discriminant.Client, bad int,
 	claimed float64, r *rand.Rand) []discriminant.Client {
 	clients = slices.Clone(clients)
@@ -244,6 +259,7 @@ func standardised(clients []discriminant.Client) (u honesty.Uploads, lambda, cen
 		}
 		dof += float64(o.Within.Dof)
 	}
+	// centre was the sum over clients and classes of n mu.
 	floats.Scale(1/total, centre)
 	for j := range scale {
 		scale[j] = math.Sqrt(scale[j]/max(dof, 1)) + 1e-9
@@ -255,7 +271,8 @@ func standardised(clients []discriminant.Client) (u honesty.Uploads, lambda, cen
 			floats.Div(row, scale)
 		}
 	}
-	// lambda_j is the variance over classes of their pooled means, of denominator C - 1.
+	// lambda_j is the variance over classes of their pooled means, of denominator C - 1. A class
+	// that nobody holds counts with the mean 0, which is the mean of all here.
 	_, pool := pooled(u)
 	of := make([]float64, c)
 	for j := range lambda {

@@ -15,16 +15,20 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// Options are the settings of a measurement.
+// Options are the settings of a measurement. The embedded rounds give repeats, clients, points,
+// alpha, samples, seed and threads.
 type Options struct {
 	experiment.Rounds
 	// ClosedForm leaves the corpus's images out, which else are one more client's.
 	ClosedForm bool
-	// Bad is the number of attacking clients, and Test the maximum number of test images.
+	// Bad is the number of attacking clients, and Test the maximum number of test images. Test of 0
+	// or below leaves all of them. Files may hold images by class, and the first are taken: the
+	// caller chooses a number that has every class.
 	Bad, Test int
 }
 
-// bench is a prepared run with its test rows in the heads' coordinates.
+// bench is a prepared run with its test rows in the heads' coordinates. Nothing writes to it once
+// it is made; labels are a slice of the prepared run's.
 type bench struct {
 	Options
 	p      *experiment.Prepared
@@ -48,7 +52,7 @@ func begin(p *experiment.Prepared, o Options) bench {
 func (b *bench) test() []float32 { return b.p.Data.Test[:len(b.labels)*b.p.Data.Clients.Dx] }
 
 // newBench returns a bench in the scope of the run. A run without that scope's predictor is an
-// error.
+// error. The test rows are mapped once, and serve every round of closed scope.
 func newBench(ctx context.Context, p *experiment.Prepared, o Options) (*bench, error) {
 	start := begin(p, o)
 	b := &start
@@ -115,7 +119,8 @@ func (b *bench) compress(ctx context.Context, rows [][]int) ([]*point.Set, error
 }
 
 // claims returns uploads in coordinates in which a class has covariance I and class means have
-// variances lambda, where attacks are made.
+// variances lambda, where attacks are made. The claims are dense, [clients, classes, k], since
+// attacks index them by client and class.
 func (b *bench) claims(uploads []*point.Set) (u honesty.Uploads, lambda []float64, err error) {
 	if b.white == nil {
 		u, lambda, err = b.k.Claims(uploads)
@@ -125,7 +130,7 @@ func (b *bench) claims(uploads []*point.Set) (u honesty.Uploads, lambda []float6
 	return u.Dense(), b.white.Lambda, err
 }
 
-// sets returns claims as uploads.
+// sets returns claims as uploads. Classes of mass 0 have no point in a set.
 func (b *bench) sets(u honesty.Uploads) ([]*point.Set, error) {
 	if b.white != nil {
 		return b.white.Sets(u)
@@ -137,7 +142,8 @@ func (b *bench) sets(u honesty.Uploads) ([]*point.Set, error) {
 	return out, nil
 }
 
-// score returns the scores of the FMP posterior given uploads.
+// score returns the scores of the FMP posterior given uploads. The judgement is nil where clients
+// are trusted.
 func (b *bench) score(ctx context.Context, sets []*point.Set, repeat int,
 	trust bool) (metric.Scores, *posterior.Judgement, error) {
 	return b.anchored(ctx, sets, nil, false, repeat, trust)
@@ -184,7 +190,8 @@ func (b *bench) judge(ctx context.Context, r *posterior.Result,
 }
 
 // addTrust adds the P(honest) of bad clients, which are the first, and of the others to their means
-// over repeats.
+// over repeats. Both are means over clients and repeats: a client's P has the weight 1/(clients of
+// its kind x Repeats).
 func (o *Options) addTrust(found, kept *float64, honest []float64, bad int) {
 	for m, p := range honest {
 		if m < bad {
@@ -210,7 +217,8 @@ func (r *ScoreRow) add(s metric.Scores, n int) {
 }
 
 // RunLost measures rounds in which a share of the clients, 0 to 50%, never reports. Clients are
-// lost from the end of the list; one at least reports.
+// lost from the end of the list; one at least reports. A client's images are drawn alike, so that
+// those at the end stand for any others. The number that reports is rounded down.
 func RunLost(ctx context.Context, p *experiment.Prepared, o Options) ([]ScoreRow, error) {
 	b, err := newBench(ctx, p, o)
 	if err != nil {
@@ -236,10 +244,11 @@ func RunLost(ctx context.Context, p *experiment.Prepared, o Options) ([]ScoreRow
 }
 
 // Rivals are the other methods in the table of uploads: they send posterior samples, moments of
-// features or of classes, or feature rows.
+// features or of classes, or feature rows. Their order is that of the rows.
 var Rivals = []string{"CFMP", "FedCGS", "FedPFT", "ANN"}
 
 // RunRivals measures the Rivals with the shared settings; Bytes counts their numbers as float32.
+// Sizes are computed from the numbers that a method sends, without the overhead of a message.
 func RunRivals(ctx context.Context, p *experiment.Prepared, o Options) ([]ScoreRow, error) {
 	b, err := newBench(ctx, p, o)
 	if err != nil {
@@ -284,6 +293,7 @@ func RunRivals(ctx context.Context, p *experiment.Prepared, o Options) ([]ScoreR
 
 // RunPrecisions measures uploads of each element type; Bytes is the size of the whole message.
 // Uploads are coded and read again as a server reads them, so that the rounding is in the scores.
+// The same clients are sent in every type, as the partition's stream does not name it.
 func RunPrecisions(ctx context.Context, p *experiment.Prepared, o Options) ([]ScoreRow, error) {
 	b, err := newBench(ctx, p, o)
 	if err != nil {

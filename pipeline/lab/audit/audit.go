@@ -22,7 +22,7 @@ import (
 	"fmp/pipeline/task"
 )
 
-// Options set the extent of an audit.
+// Options set the extent of an audit. Rounds and Seed decide every random number of an audit.
 type Options struct {
 	// Rounds is the number of rounds attacked, 1 to 10,000, each with new clients.
 	Rounds int
@@ -34,7 +34,8 @@ type Options struct {
 	Calibrate int
 }
 
-// Attack is the success of membership inference, measured and in theory.
+// Attack is the success of membership inference, measured and in theory. 0.5 and 0.01 are the
+// success of an attacker who knows nothing.
 type Attack struct {
 	// AUC is the area under the ROC curve, and TPR the true positive rate at a false positive rate
 	// of 1%.
@@ -48,7 +49,8 @@ type Attack struct {
 }
 
 // theory sets the success in theory of the best attack, whose scores are N(0, 1) without a member
-// and N(d, 1) with it: AUC = Phi(d / sqrt 2), TPR = Phi(d - z) where z is the 99% quantile.
+// and N(d, 1) with it: AUC = Phi(d / sqrt 2), TPR = Phi(d - z) where z is the 99% quantile. By the
+// lemma of Neyman and Pearson no test of these two distributions does better.
 func (a *Attack) theory(d float64) {
 	n := distuv.UnitNormal
 	a.TheoryD, a.TheoryAUC, a.TheoryTPR = d, n.CDF(d/math.Sqrt2), n.CDF(d-n.Quantile(0.99))
@@ -56,7 +58,8 @@ func (a *Attack) theory(d float64) {
 
 // Private is the attack on the release of a private round. The attacker knows every canary, but not
 // the coin that decided whether it was included; it guesses the coins of the tenth of them of which
-// it is most certain.
+// it is most certain. Epsilon of the proof lies below that of the budget, or the mechanism is
+// broken, but for the error that its confidence leaves.
 type Private struct {
 	Attack
 	Budget   privacy.Budget `json:"budget"`
@@ -64,7 +67,8 @@ type Private struct {
 	proof
 }
 
-// proof is the lower bound on epsilon, at Confidence, that the right ones of guesses prove.
+// proof is the lower bound on epsilon, at Confidence, that the right ones of guesses prove. An
+// Epsilon of 0 proves nothing and refutes nothing.
 type proof struct {
 	Guesses    int     `json:"guesses"`
 	Right      int     `json:"right"`
@@ -78,7 +82,9 @@ type guess struct {
 	in    bool
 }
 
-// count adds the tenth of guesses that is most certain.
+// count adds the tenth of guesses that is most certain. It sorts guesses in place, by certainty,
+// and ties keep their order. Guesses about the rest would be near to chance, and a bound from many
+// such is weaker.
 func (p *proof) count(guesses []guess) {
 	sorting.Stably(guesses, func(a, b guess) int {
 		return -cmp.Compare(math.Abs(a.score), math.Abs(b.score))
@@ -92,7 +98,8 @@ func (p *proof) count(guesses []guess) {
 }
 
 // conclude computes the success of scores of those that were in and not, and, of guesses about n
-// canaries, the bound.
+// canaries, the bound. sigma is the noise's deviation for sensitivity 1, so that a canary of the
+// largest norm moves scores by 1/sigma. One side without scores is an error.
 func (a *Attack) conclude(p *proof, in, not []float64, n int, sigma, delta float64) (err error) {
 	if a.AUC, err = metric.AUROC(in, not); err != nil {
 		return err
@@ -103,14 +110,17 @@ func (a *Attack) conclude(p *proof, in, not []float64, n int, sigma, delta float
 	return nil
 }
 
-// confidence is the confidence level of lower bounds.
+// confidence is the confidence level of lower bounds. One audit in twenty of a sound mechanism may
+// prove more than is true.
 const confidence = 0.95
 
 // RunPrivate audits the release of private rounds. Twice as many units as the round has (clients,
 // or images of each client) are canaries, each included by a fair coin. With u the canary's
 // contribution, S the release and C the covariance of S - E S over coins and noise, the score is u'
 // C^-1 (S - E S), that of the likelihood ratio. In theory no attacker exceeds d' = 1/sigma against
-// noise of sigma.
+// noise of sigma. Half of the canaries are in on average, so that a release sums up as many units
+// as a round of the run. The rows are mapped once for all rounds. A run that is not private is an
+// error.
 func RunPrivate(ctx context.Context, p *experiment.Prepared, alpha float64,
 	o Options) (*Private, error) {
 	c := p.Config
@@ -133,6 +143,7 @@ func RunPrivate(ctx context.Context, p *experiment.Prepared, alpha float64,
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
+		// Coins and noise come from one stream, in this order for each group.
 		r := rng.New(o.Seed, "audit", "canaries", round)
 		units, groups, err := canaries(p, bank, b, alpha, round, o.Seed)
 		if err != nil {
@@ -183,7 +194,8 @@ func RunPrivate(ctx context.Context, p *experiment.Prepared, alpha float64,
 // canaries returns the contributions of twice as many units as a round has, and the groups of them
 // in one release: all of them or, where clients add their own noise, those of each client. The bank
 // has the rows that clients sum up. Canaries of more images than the clients' part has are an
-// error.
+// error. Each contribution is clipped as a client does it, in integer steps. groups hold indices
+// into units, and every unit is in one group.
 func canaries(p *experiment.Prepared, bank *task.Bank, b privacy.Budget, alpha float64, round int,
 	seed uint64) (units []*privacy.Release, groups [][]int, err error) {
 	c := p.Config.Federation
@@ -239,7 +251,7 @@ func canaries(p *experiment.Prepared, bank *task.Bank, b privacy.Budget, alpha f
 //
 // C has the canary's own coin in it as well. This divides its score by 1 + u' D^-1 u / 4, where D
 // is C without the coin, and keeps the sign. For n numbers and G canaries the cost is O(n^3 + G
-// n^2).
+// n^2). Sums of many coins are near to normal, for which the ratio is linear in S.
 func canaryScores(units []*privacy.Release, group []int, total *privacy.Release,
 	variance float64) ([]float64, error) {
 	n := len(total.Values)

@@ -22,7 +22,8 @@ import (
 
 // Leak is how much of a client's images an extractor gets out through a plain upload: images are
 // drawn, every pixel one of 256 values alike, so that a pixel has 8 bits, and no other knowledge of
-// them helps the server that reads the upload.
+// them helps the server that reads the upload. The server may make the extractor here, unlike in
+// [RunParts], where it reads uploads alone.
 type Leak struct {
 	// Extractor describes the extractor, Upload the parts of the upload that are read.
 	Extractor string `json:"extractor"`
@@ -50,7 +51,8 @@ type leaking struct {
 	perClass, points int
 }
 
-// leaks are the rows of an audit of extractors.
+// leaks are the rows of an audit of extractors. A mean of many images hides them from a packing
+// extractor, unless a gate lets one image through.
 var leaks = []leaking{
 	{extractor: "the run's, known to the program", upload: "class means", approved: true,
 		perClass: 1},
@@ -81,7 +83,8 @@ const (
 )
 
 // RunExtractor audits extractors by the bits of an image that leave with plain uploads, made by the
-// client's own program.
+// client's own program. Rows of an unknown extractor that the owner did not confirm are the
+// defence: the client refuses before it reads an image.
 func RunExtractor(ctx context.Context, p *experiment.Prepared, o Options) ([]Leak, error) {
 	x, pre := p.Extractor.Client(nil, nil)
 	var out []Leak
@@ -131,7 +134,9 @@ func RunExtractor(ctx context.Context, p *experiment.Prepared, o Options) ([]Lea
 
 // packing returns an extractor whose features are three pixels each, p + 256 q + 65536 r, which a
 // float32 holds exactly; with gate zeros unless the first pixel is 250 or more. In front of
-// moments, which take roots and scale rows to length 1, features are squares.
+// moments, which take roots and scale rows to length 1, features are squares. Missing pixels of the
+// last feature are zeros. With squares the last feature is that of the reference. A gate of 250
+// passes 6 bytes of 256, about one image in 43. The second result is the number of features.
 func packing(p models.Preprocessing, gate, squares bool) (*onnx.Model, int, error) {
 	n := p.Height * p.Width * p.Channels
 	dx := (n + 2) / 3
@@ -156,7 +161,8 @@ func packing(p models.Preprocessing, gate, squares bool) (*onnx.Model, int, erro
 	return m, dx, err
 }
 
-// plainClient returns a client that sends class means or moments behind an extractor.
+// plainClient returns a client that sends class means or moments behind an extractor. The radius of
+// 1e30 leaves features as they are, so that packed pixels survive.
 func plainClient(x *onnx.Model, p models.Preprocessing, dx int,
 	moments bool) (*client.Client, error) {
 	var e *onnx.Model
@@ -185,7 +191,8 @@ func plainClient(x *onnx.Model, p models.Preprocessing, dx int,
 	return client.New(m, f, 1)
 }
 
-// manifestOf returns the manifest of a client graph, with a digest, which its file would have.
+// manifestOf returns the manifest of a client graph, with a digest, which its file would have. Any
+// digest serves, since nothing is read from a file to be checked against it.
 func manifestOf(m *onnx.Model) (models.Manifest, error) {
 	f, err := models.ReadManifest(m)
 	f.Digest = fmt.Sprintf("%064x", 1)
@@ -193,7 +200,8 @@ func manifestOf(m *onnx.Model) (models.Manifest, error) {
 }
 
 // send returns an upload of drawn images, as a server decodes it. It is coded in float32, within
-// the bytes that the client graph states.
+// the bytes that the client graph states. The images are returned beside it, to be compared with
+// guesses. Their classes go in turn: image i is of class i mod leakClasses.
 func send(ctx context.Context, cl *client.Client, k leaking,
 	seed uint64) (*federate.Upload, *drawnImages, error) {
 	src := &drawnImages{n: leakClasses * k.perClass, classes: leakClasses,
@@ -219,7 +227,8 @@ func send(ctx context.Context, cl *client.Client, k leaking,
 }
 
 // unpack reads pixels out of the rows of an upload: class means times the number of images, of
-// which a gate lets one through, and calibration points.
+// which a gate lets one through, and calibration points. Each image is compared with every row of
+// its class, and the best counts: a server would tell by itself which guess is no picture.
 func (l *Leak) unpack(ctx context.Context, cl *client.Client, k leaking, seed uint64) error {
 	u, src, err := send(ctx, cl, k, seed)
 	if err != nil {
@@ -256,7 +265,9 @@ func (l *Leak) unpack(ctx context.Context, cl *client.Client, k leaking, seed ui
 	return nil
 }
 
-// unpacked returns the pixels that a row packs.
+// unpacked returns the pixels that a row packs. A row that was scaled has its factor in the last
+// number. Of squares the upload has the roots, so that numbers are packed ones again. Features
+// outside of the range give zeros.
 func unpacked(row []float32, size int, scaled bool) []uint8 {
 	scale := 1.0
 	if scaled {
@@ -275,7 +286,8 @@ func unpacked(row []float32, size int, scaled bool) []uint8 {
 
 // known returns the bits of an image's pixels that a guess has right: 0 of as many as a guess at
 // random may have, all of all. With r right of n pixels and c = n/256 + 4 sqrt(n/256) it is 8 n (r
-// - c)/(n - c). Here c is the mean of a guess at random and four of its standard deviations.
+// - c)/(n - c). Here c is the mean of a guess at random and four of its standard deviations. guess
+// and image have alike many pixels. Each wrong pixel loses its 8 bits in full.
 func known(guess, image []uint8) float64 {
 	right := 0
 	for i, p := range image {
@@ -292,7 +304,10 @@ func known(guess, image []uint8) float64 {
 // image's pixels from the class mean that the image is behind, by ridge regression, and the bits
 // are those of a channel with normal noise, a half log2(variance/mean square error) added over the
 // pixels, which are independent, less those of a decoder that learned from wrong images. It is a
-// lower bound, by a linear decoder.
+// lower bound, by a linear decoder. Images to learn from and to be measured on are drawn from
+// different seeds. With n examples the decoder solves W = (X'X + r I)^-1 X'Y, in O(n d^2 + d^3 + n
+// d p) for d features and p pixels. The second pass estimates the bias of the first, as a decoder
+// with no knowledge has some bits by chance.
 func (l *Leak) regress(ctx context.Context, cl *client.Client, k leaking, seed uint64) error {
 	size, dx := cl.Fit.Size(), cl.Manifest.PointWidth()
 	var x, y [2]*mat.Dense // to learn from, and to be measured on
@@ -355,7 +370,7 @@ func (l *Leak) regress(ctx context.Context, cl *client.Client, k leaking, seed u
 }
 
 // drawnImages is a source of n images, of the classes in turn, which it keeps: draw writes the
-// pixels of the one at a place.
+// pixels of the one at a place. It is for one pass, and for one goroutine.
 type drawnImages struct {
 	n, classes int
 	draw       func(dst []uint8, at int)
@@ -366,7 +381,8 @@ type drawnImages struct {
 func (s *drawnImages) Len() int     { return s.n }
 func (s *drawnImages) Close() error { return nil }
 
-// Next draws the next image into dst, and keeps a copy of it.
+// Next draws the next image into dst, and keeps a copy of it. dst is the caller's buffer, which it
+// uses again.
 func (s *drawnImages) Next(_ context.Context, dst []uint8) (imagefile.Item, error) {
 	at := len(s.images)
 	s.draw(dst, at)

@@ -25,7 +25,7 @@ import (
 )
 
 // Parts is how much those parts of an upload give away that an attacker reads. Sizes are means over
-// clients.
+// clients. Success is a mean over images: an image counts alike, whatever client it is of.
 type Parts struct {
 	// Read names the parts, Coordinates is the number of coordinates of a row, and Points the
 	// number of images per client.
@@ -51,7 +51,8 @@ type Parts struct {
 	Error float64 `json:"error"`
 }
 
-// space is the coordinates in which clients make uploads.
+// space is the coordinates in which clients make uploads. of maps feature rows, [n, dx], to rows of
+// k numbers.
 type space struct {
 	of func(ctx context.Context, features []float32) ([]float32, error)
 	// bytes bounds an upload of moments; 0 stands for class means.
@@ -59,11 +60,13 @@ type space struct {
 }
 
 // budgets of fmp fuse --bytes, with the numbers of directions that they leave of ten classes; 0
-// stands for all features.
+// stands for all features. A triangle of k (k+1)/2 numbers is most of an upload, so that bytes grow
+// as the square of k.
 var budgets = []struct{ bytes, k int }{{2 << 20, 0}, {64 << 10, 325}, {6 << 10, 70}}
 
 // spacesOf returns the coordinates of a run's uploads. A budget that leaves as many directions as
-// there are features is left out: it is the first one again.
+// there are features is left out: it is the first one again. A run with both predictors is audited
+// in the coordinates of each.
 func spacesOf(p *experiment.Prepared) []space {
 	var out []space
 	if k := p.Tools.Conjugate; k != nil {
@@ -99,6 +102,8 @@ func spacesOf(p *experiment.Prepared) []space {
 // it: class means, then with calibration points or, of moments, with the scatter and then with
 // both. The attacker knows mean and covariance of the classes from half of the clients' part of the
 // data set, from the other half of which clients draw; test images are those that took no part.
+// Rows are in the order of spaces, and of parts within each. Test images and clients' images are
+// taken to have one distribution.
 func RunParts(ctx context.Context, p *experiment.Prepared, alpha float64,
 	o Options) ([]Parts, error) {
 	var out []Parts
@@ -129,6 +134,7 @@ func RunParts(ctx context.Context, p *experiment.Prepared, alpha float64,
 }
 
 // rounds draws rounds of clients, each with the given number of images, and attacks their uploads.
+// Clients of a round share no image, and rounds do.
 func (a *attacked) rounds(ctx context.Context, clients, points int, alpha float64,
 	o Options) ([]Parts, error) {
 	var found tally
@@ -151,7 +157,8 @@ func (a *attacked) rounds(ctx context.Context, clients, points int, alpha float6
 	return found.parts(a.k, points)
 }
 
-// attacked is the knowledge of an attacker, in the coordinates of uploads.
+// attacked is the knowledge of an attacker, in the coordinates of uploads. Nothing writes to it
+// once it is made.
 type attacked struct {
 	k, c, bytes int
 	bank        *task.Bank // clients' rows
@@ -164,7 +171,8 @@ type attacked struct {
 
 // newAttacked parts rows into those of clients and of the attacker, class by class in turn; test
 // rows took no part. Of n images in c classes the covariance has the rank n - c at most. With n <=
-// k + c it is an error.
+// k + c it is an error. Neither half shares an image with the other, so that the attacker's
+// knowledge holds nothing of a member. A class of fewer than two images in its half is an error.
 func newAttacked(rows, test *labelled, c, bytes int) (*attacked, error) {
 	a := &attacked{k: rows.k, c: c, bytes: bytes, labels: test.labels}
 	var halves [2]labelled
@@ -199,7 +207,8 @@ type labelled struct {
 	labels []int
 }
 
-// whiten returns W^-1/2 (x - mu_y) of rows.
+// whiten returns W^-1/2 (x - mu_y) of rows. Distances in these coordinates are in standard
+// deviations within classes. rows stay as they are.
 func (a *attacked) whiten(rows *mat.Dense, labels []int) (*mat.Dense, error) {
 	return score.Whitened(&a.chol, less(rows, a.means, labels))
 }
@@ -214,7 +223,9 @@ func less(rows, means *mat.Dense, labels []int) *mat.Dense {
 }
 
 // client makes the upload of a client's rows, and attacks it part by part. Uploads are coded and
-// decoded before they are attacked, so that the attacker reads rounded numbers.
+// decoded before they are attacked, so that the attacker reads rounded numbers. key chooses
+// calibration points, as a client's secret does. It costs O(n k^2), and O(k^3) where there is a
+// scatter.
 func (a *attacked) client(of []int, key string, calibrate int, found *tally) error {
 	x, labels := a.bank.Points(of, nil).Labelled()
 	uploads, err := a.uploads(x, labels, key, calibrate)
@@ -261,7 +272,8 @@ type part struct {
 	members []bool // rows that these parts are of
 }
 
-// withoutPoints returns the upload without its calibration points, and how many these are.
+// withoutPoints returns the upload without its calibration points, and how many these are. The copy
+// is shallow but for the fields that it clears; the upload stays whole.
 func (p *part) withoutPoints() (*federate.Upload, int) {
 	u, n := *p.Upload, 0
 	if u.Calibration != nil {
@@ -276,7 +288,9 @@ func (p *part) withoutPoints() (*federate.Upload, int) {
 }
 
 // uploads returns the upload of a client, after those of its parts alone. Each has the parts of the
-// one before and more. members marks the rows that enter its parts.
+// one before and more. members marks the rows that enter its parts. Of moments the parts are one
+// upload's. Of class means the first upload has none of the points set aside, and its means are of
+// all images.
 func (a *attacked) uploads(x []float32, labels []int, key string,
 	calibrate int) (out []part, err error) {
 	all := slices.Repeat([]bool{true}, len(labels))
@@ -323,7 +337,8 @@ func (a *attacked) uploads(x []float32, labels []int, key string,
 	return out, nil
 }
 
-// view is an upload as an attacker reads it.
+// view is an upload as an attacker reads it. count, mean and sum have a row for each class, of
+// which those without images have the attacker's mean and 0.
 type view struct {
 	*attacked
 	count []float64  // of the images behind a mean
@@ -339,7 +354,8 @@ type view struct {
 	classes []int
 }
 
-// read returns the view of an upload.
+// read returns the view of an upload. sum of class c is n W^-1/2 (m - mu_c), zero for a class that
+// the upload lacks.
 func (a *attacked) read(u *federate.Upload) (*view, error) {
 	v := &view{attacked: a, count: make([]float64, a.c), mean: mat.DenseCopyOf(a.means)}
 	h, labels := u.Points.Labelled()
@@ -383,7 +399,9 @@ func (a *attacked) read(u *federate.Upload) (*view, error) {
 const negligible = 1e-6
 
 // scatter reads the scatter. That of one class of two images x and y, and of nothing else, is
-// (x - y)(x - y)'/2: its factor is their difference by sqrt 2, but for the sign.
+// (x - y)(x - y)'/2: its factor is their difference by sqrt 2, but for the sign. The diagonal grows
+// by a share that starts at [negligible] and is ten times as large at each attempt. A scatter of
+// zeros is an error, as no share of it helps.
 func (v *view) scatter(w *moments.Within) error {
 	v.freedom = float64(w.Dof)
 	if w.Rank == 1 {
@@ -453,7 +471,8 @@ func (v *view) scores(rows, white *mat.Dense, labels []int) ([]float64, error) {
 	return out, nil
 }
 
-// weight returns n/(n-1), and 1 of single images.
+// weight returns n/(n-1), and 1 of single images. It is |a|^2 / |x - m|^2 for the row x, with a as
+// [view.scores] has it.
 func weight(n float64) float64 {
 	if n < 2 {
 		return 1
@@ -461,7 +480,8 @@ func weight(n float64) float64 {
 	return n / (n - 1)
 }
 
-// logRest returns log(1 - x), continued by its tangent from .999 on.
+// logRest returns log(1 - x), continued by its tangent from .999 on. A leverage of 1 or more would
+// give -Inf, of which two rows could not be told apart. The tangent keeps their order.
 func logRest(x float64) float64 {
 	const end = 0.999
 	if x < end {
@@ -476,7 +496,7 @@ func logRest(x float64) float64 {
 const same = 1e-3
 
 // nearest returns the squared distance of a whitened row to the nearest calibration point of its
-// class.
+// class. It is infinite without such points.
 func (v *view) nearest(x []float64, y int) float64 {
 	least := math.Inf(1)
 	for i, c := range v.classes {
@@ -501,7 +521,8 @@ func squared(a, b []float64) (sum float64) {
 // attack scores the rows of a client, and those that took no part, by a view of its upload. The
 // area is averaged over the images that the view tells of. Other images of a class count where the
 // upload says anything of that class. The rate of true positives, at 1% false ones, is averaged
-// alike.
+// alike. Scores leave out a number that depends on the class, and are therefore compared within
+// classes alone.
 func (v *view) attack(rows, white *mat.Dense, labels []int, members []bool, t *sums) error {
 	own, err := v.scores(rows, white, labels)
 	if err != nil {
@@ -563,7 +584,8 @@ func (v *view) attack(rows, white *mat.Dense, labels []int, members []bool, t *s
 	return nil
 }
 
-// pick returns the given rows.
+// pick returns the given rows. None given is one row of zeros, since a matrix has one row at least;
+// its caller has no labels then.
 func pick(x *mat.Dense, rows []int) *mat.Dense {
 	_, k := x.Dims()
 	out := mat.NewDense(max(len(rows), 1), k, nil)
@@ -574,7 +596,9 @@ func pick(x *mat.Dense, rows []int) *mat.Dense {
 }
 
 // reconstruct guesses a client's images of each class: their mean, which is the image of a class of
-// one, calibration points, and both images of a class of two where the scatter is theirs alone.
+// one, calibration points, and both images of a class of two where the scatter is theirs alone. The
+// distance to the attacker's class mean is the most that an image may be missed by. Images of
+// calibration points count as any other.
 func (v *view) reconstruct(white *mat.Dense, labels []int, t *sums) error {
 	guesses := make([][][]float64, v.c)
 	for y, n := range v.count {
@@ -630,7 +654,7 @@ type sums struct {
 	pointBytes                           float64
 }
 
-// at returns the sums of a client's i-th parts.
+// at returns the sums of a client's i-th parts. The name is the one given at the first call for i.
 func (t *tally) at(i int, read string) *sums {
 	for len(*t) <= i {
 		*t = append(*t, &sums{read: read})
@@ -638,7 +662,7 @@ func (t *tally) at(i int, read string) *sums {
 	return (*t)[i]
 }
 
-// parts returns the means.
+// parts returns the means. Behind is sum n^2/sum n: a class of many images counts by each of them.
 func (t tally) parts(k, points int) ([]Parts, error) {
 	var out []Parts
 	for _, s := range t {

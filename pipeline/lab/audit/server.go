@@ -17,7 +17,8 @@ import (
 
 // Crafted is the attack of a malicious server on one image of a client: a client graph that the
 // server makes for the purpose, run by the client's own program. The server knows every image but
-// that one, and asks of each release whether it was there.
+// that one, and asks of each release whether it was there. Knowing all other images is the
+// adversary of differential privacy itself: a weaker one learns less.
 type Crafted struct {
 	// Name describes the graph.
 	Name string `json:"name"`
@@ -43,7 +44,8 @@ const (
 // images' rows, give no number or fail for that image, and with graphs that a client must refuse.
 // Seen is the view of one server: in a round with noise of the clients' own a client's release,
 // with two servers the sum with the other's noise. A server that is trusted with the noise sees the
-// sums as they are, and there is nothing to be audited.
+// sums as they are, and there is nothing to be audited. Budgets for a whole client are not audited
+// here and give no rows. A refusal is a row with its reason, and any other error ends the audit.
 func RunServer(ctx context.Context, p *experiment.Prepared, o Options) ([]Crafted, error) {
 	c := p.Config
 	if c.Privacy.Noise == privacy.Trusted || c.Privacy.Unit != privacy.Example {
@@ -71,7 +73,7 @@ func RunServer(ctx context.Context, p *experiment.Prepared, o Options) ([]Crafte
 }
 
 // attackClient attacks a client that has a graph, which was made without an error, or says why the
-// client refuses it.
+// client refuses it. An error of making the graph is the audit's own and is returned.
 func attackClient(m *onnx.Model, err error, threads int,
 	attack func(cl *client.Client) error) (refused string, _ error) {
 	if err != nil {
@@ -89,7 +91,9 @@ func attackClient(m *onnx.Model, err error, threads int,
 }
 
 // graphs returns the budget of a private run for an image, and a function that makes its client
-// graph with nodes behind the extractor and with another embedding, or without these.
+// graph with nodes behind the extractor and with another embedding, or without these. A nil tail
+// leaves the approved embedding. Graphs that it makes share the extractor's weights, which nobody
+// writes.
 func graphs(p *experiment.Prepared) (privacy.Budget,
 	func(behind, func(*onnx.Model) *onnx.Model) (*onnx.Model, error), error) {
 	c := p.Config
@@ -118,7 +122,8 @@ func graphs(p *experiment.Prepared) (privacy.Budget,
 
 // run attacks the releases of a client, half of which have the image. With c the change of the sums
 // by the image, and y a release less the sums without it, the score is c'y - |c|^2/2. It grows with
-// the likelihood ratio of normal noise.
+// the likelihood ratio of normal noise. The sums are computed twice, with the image and without it,
+// and noise is added to copies. With the deviation s of the noise the best attack has d' = |c|/s.
 func (a *Crafted) run(ctx context.Context, cl *client.Client, b privacy.Budget, o Options) error {
 	var sums [2]*privacy.Release
 	for in := range sums {
@@ -173,7 +178,8 @@ func (a *Crafted) run(ctx context.Context, cl *client.Client, b privacy.Budget, 
 	return a.conclude(&a.proof, scores[1], scores[0], a.Releases, account.Sigma, b.Delta)
 }
 
-// craft is a client graph made to attack.
+// craft is a client graph made to attack. A field that is zero changes nothing, so that crafts
+// combine.
 type craft struct {
 	name string
 	// extractor is put behind the approved one; none leaves it as it is.
@@ -219,7 +225,8 @@ var crafts = []craft{
 	}},
 }
 
-// node is a node of one output, by which it is named.
+// node is a node of one output, by which it is named. The prefix keeps its name apart from those of
+// the graph.
 func node(op string, in []string, out string, attrs ...onnx.Attr) *onnx.Node {
 	return &onnx.Node{Name: "audit/" + out, Op: op, Inputs: in, Outputs: []string{out},
 		Attrs: attrs}
@@ -229,7 +236,9 @@ func node(op string, in []string, out string, attrs ...onnx.Attr) *onnx.Node {
 // white image and -1 for others, and the constant "one"; the last gives "crafted".
 type behind []*onnx.Node
 
-// put returns an extractor with the nodes behind it.
+// put returns an extractor with the nodes behind it. x is cloned where there are nodes. The output
+// keeps its name, so that the embedding behind it fits. Stated shapes of inner values are dropped,
+// as the nodes may change them.
 func (nodes behind) put(x *onnx.Model, p models.Preprocessing) *onnx.Model {
 	if len(nodes) == 0 {
 		return x
@@ -266,7 +275,8 @@ func (nodes behind) put(x *onnx.Model, p models.Preprocessing) *onnx.Model {
 }
 
 // threshold returns a bound that lies below the mean of a white image and above that of others, as
-// the extractor sees them.
+// the extractor sees them. Pixels of other images are below 200, so that 225 tells their means from
+// white's 255. Standardised inputs have it as the mean over channels of (225/255 - mean)/std.
 func threshold(p models.Preprocessing) float32 {
 	const grey = 225
 	if p.Raw {
@@ -283,7 +293,8 @@ func threshold(p models.Preprocessing) float32 {
 	return v
 }
 
-// tail returns the embedding with its numbers chosen as the craft says.
+// tail returns the embedding with its numbers chosen as the craft says. A large factor brings every
+// row to the clipping norm, where one image moves the sums most.
 func (c craft) tail(e *onnx.Model) *onnx.Model {
 	if c.scale == 0 {
 		return e

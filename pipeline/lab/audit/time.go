@@ -24,7 +24,7 @@ import (
 // Timed is the attack of a malicious server on one image of a client by the moment of its reply.
 // The server makes graph and image for the purpose, knows every other image and the reply's content
 // is of no use to it: half of the runs have the image, and it asks of each moment whether it was
-// there.
+// there. The moment of a reply is outside of differential privacy, which bounds its content alone.
 type Timed struct {
 	// Name describes the image, or the graph.
 	Name string `json:"name"`
@@ -37,7 +37,8 @@ type Timed struct {
 	Fixed  Moments `json:"fixed"`
 }
 
-// Moments are an attack by the moments of replies.
+// Moments are an attack by the moments of replies. An AUC of 0.5 is chance. As the larger of two
+// areas is taken, few runs give more than that by luck.
 type Moments struct {
 	// AUC is the area under the ROC curve of later replies, or of earlier ones where that is the
 	// larger.
@@ -53,7 +54,8 @@ type Moments struct {
 const long, deep = 1 << 14, 40
 
 // slow is an extractor that computes an operator many times on values that are one number for the
-// image that is attacked, and another for all others.
+// image that is attacked, and another for all others. The result is multiplied by 0 and added, so
+// that finite numbers leave the reply's content honest.
 func slow(op string, target, other float32) behind {
 	nodes := behind{
 		node("Relu", []string{"white"}, "is"), // 1 for the image, 0 for others
@@ -88,7 +90,8 @@ func constant(name string, t *onnx.Tensor) *onnx.Node {
 	return node("Constant", nil, name, onnx.TensorAttr("value", t))
 }
 
-// target is an image that is attacked by time, and the graph that is made for it.
+// target is an image that is attacked by time, and the graph that is made for it. An extractor of
+// no nodes leaves the approved graph.
 type target struct {
 	name      string
 	extractor behind
@@ -119,7 +122,9 @@ var targets = []target{
 }
 
 // RunTime attacks a client of a private round, whose reply comes after a fixed time, by the moment
-// of its reply, in runs for each image and graph that a server may make for the purpose.
+// of its reply, in runs for each image and graph that a server may make for the purpose. It takes 2
+// (runs + 2) replies for each target, half of them at least as long as after. A graph that the
+// client refuses is a row with the reason. Nothing else should run on the machine.
 func RunTime(ctx context.Context, p *experiment.Prepared, o Options, runs int,
 	after time.Duration) ([]Timed, error) {
 	b, fuse, err := graphs(p)
@@ -141,7 +146,9 @@ func RunTime(ctx context.Context, p *experiment.Prepared, o Options, runs int,
 }
 
 // run times replies with the image and without it, in an order that is drawn. Half of the runs have
-// the image; one run of each kind, which is not counted, warms up.
+// the image; one run of each kind, which is not counted, warms up. Photographs lie in a temporary
+// folder, which is removed on every way out. Two folders, which differ by the attacked image and
+// those that go with it, serve all runs.
 func (a *Timed) run(ctx context.Context, cl *client.Client, t target, b privacy.Budget, seed uint64,
 	after time.Duration) error {
 	base, err := os.MkdirTemp("", "fmp-audit")
@@ -192,7 +199,7 @@ func (a *Timed) run(ctx context.Context, cl *client.Client, t target, b privacy.
 }
 
 // reply returns the milliseconds from the start of a client's work to its reply, an upload or an
-// error.
+// error. The time is the wall clock's, as a server sees it, and includes the reading of files.
 func reply(ctx context.Context, cl *client.Client, folder string, b privacy.Budget,
 	after time.Duration) (float64, error) {
 	start := time.Now()
@@ -225,7 +232,7 @@ func (answer) Record() error { return nil }
 func (answer) Give() error   { return nil }
 
 // photographs writes the images of a client, as many as stand beside one that is attacked, with
-// that one where it is wanted.
+// that one where it is wanted. The images beside the attacked one are the same with and without it.
 func (t target) photographs(folder string, cl *client.Client, with bool) error {
 	n := beside
 	if with {
@@ -250,7 +257,8 @@ func (t target) photographs(folder string, cl *client.Client, with bool) error {
 	return writePNG(last, "white.png", cl.Fit.W, cl.Fit.H, 0)
 }
 
-// class is the name of an image's class, and of its folder.
+// class is the name of an image's class, and of its folder. Images go to the classes in turn. A
+// class without a name has its number.
 func class(cl *client.Client, i int) string {
 	y := i % cl.Manifest.C
 	if names := cl.Classes().Names; len(names) > y {
@@ -259,7 +267,8 @@ func class(cl *client.Client, i int) string {
 	return fmt.Sprint(y)
 }
 
-// writePNG writes a drawn picture, of seed 0 a white one.
+// writePNG writes a drawn picture, of seed 0 a white one. No pixel of the others exceeds 199, by
+// which graphs tell a white image.
 func writePNG(folder, name string, w, h, seed int) error {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return err

@@ -45,7 +45,8 @@ func (l *layers) weight(gain float64, shape ...int) build.Ref {
 
 // conv is a convolution of size x size with bias, from in to out channels in groups. Paddings let
 // sides shrink by the stride alone. The paddings of PyTorch's "same" are size - stride in all, the
-// larger half behind. Others are size/2 at both ends.
+// larger half behind. Others are size/2 at both ends. A fan in counts the channels of one group
+// alone. The bias stands for the folded normalisation.
 func (l *layers) conv(x build.Ref, in, out, size, stride, group int) build.Ref {
 	w := l.weight(2, out, in/group, size, size)
 	l.n++
@@ -71,14 +72,15 @@ func (l *layers) linear(x build.Ref, in, out int) build.Ref {
 	return l.Add(l.MatMul(x, w), l.Param(fmt.Sprint("b", l.n), onnx.ZerosF32(out)))
 }
 
-// done pools x, with the given number of channels, and maps it to 1000 logits.
+// done pools x, with the given number of channels, and maps it to 1000 logits. The pooling is the
+// mean over both spatial axes.
 func (l *layers) done(x build.Ref, channels int) (*onnx.Model, error) {
 	l.Output("logits", l.linear(l.ReduceMean(x, false, 2, 3), channels, 1000))
 	return l.Model()
 }
 
 // stem begins a residual network: a convolution of 7 x 7 and a pooling, each at every second
-// position.
+// position. Sides go from 224 to 112 and 56.
 func (l *layers) stem(x build.Ref) build.Ref {
 	return l.Op("MaxPool", []build.Ref{l.Relu(l.conv(x, 3, 64, 7, 2, 1))},
 		onnx.IntsAttr("kernel_shape", 3, 3), onnx.IntsAttr("strides", 2, 2),
@@ -91,7 +93,10 @@ func resNet18() (*onnx.Model, error) { return resNet("resnet18", []int{2, 2, 2, 
 
 func resNet50() (*onnx.Model, error) { return resNet("resnet50", []int{3, 4, 6, 3}, true) }
 
-// resNet builds a residual network. A bottleneck's stride is in its middle convolution.
+// resNet builds a residual network. A bottleneck's stride is in its middle convolution. blocks has
+// the number of blocks of each of four stages. The first block of stages 2 to 4 halves the sides,
+// and a convolution of 1 x 1 fits the shortcut where channels change. The paper's own bottleneck
+// has its stride in the first convolution.
 func resNet(name string, blocks []int, bottleneck bool) (*onnx.Model, error) {
 	l, x := newLayers(name)
 	x = l.stem(x)
@@ -123,7 +128,8 @@ func resNet(name string, blocks []int, bottleneck bool) (*onnx.Model, error) {
 	return l.done(x, in)
 }
 
-// relu6 returns an activation that is cut off at 6.
+// relu6 returns an activation that is cut off at 6. Its bounds are made once and shared by all
+// calls.
 func (l *layers) relu6() func(build.Ref) build.Ref {
 	low, high := l.F32(0), l.F32(6)
 	return func(x build.Ref) build.Ref { return l.Op("Clip", []build.Ref{x, low, high}) }
@@ -140,7 +146,8 @@ type inverted struct {
 }
 
 // inverted adds a block to x, of in channels. The input is added to the output where both have one
-// shape.
+// shape. The last convolution has no activation: a linear bottleneck. Where b.wide is in, there is
+// no convolution in front.
 func (l *layers) inverted(x build.Ref, in int, b inverted) build.Ref {
 	y := x
 	if b.wide != in {

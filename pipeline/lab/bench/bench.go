@@ -12,10 +12,12 @@ import (
 	"fmp/pipeline/lab/internal/processor"
 )
 
-// MinRuns is the minimum number of runs per contender in Measure.
+// MinRuns is the minimum number of runs per contender in Measure. The median of seven leaves three
+// runs on each side: up to three that others disturbed do not move it far.
 const MinRuns = 7
 
-// Contender is one implementation of a work, to be run repeatedly.
+// Contender is one implementation of a work, to be run repeatedly. Calls of Once follow each other,
+// and each does the whole work.
 type Contender struct {
 	Name string
 	// Once does the work and returns its duration; contenders in other processes exclude the
@@ -25,7 +27,8 @@ type Contender struct {
 	Close func() error
 }
 
-// Timed returns a contender of this process, measured in processor time.
+// Timed returns a contender of this process, measured in processor time. Processor time counts all
+// threads of the process: nothing else may work in it meanwhile.
 func Timed(name string, do func() error) Contender {
 	return Contender{Name: name, Once: func() (time.Duration, error) {
 		start := processor.Time()
@@ -41,7 +44,8 @@ type Spread struct {
 	Most   float64 `json:"most"`
 }
 
-// newSpread returns the Spread of v, which must not be empty.
+// newSpread returns the Spread of v, which must not be empty. The median of an even number is the
+// mean of the two in the middle. v is not sorted in place.
 func newSpread(v []float64) Spread {
 	v = slices.Sorted(slices.Values(v))
 	n := len(v)
@@ -73,7 +77,9 @@ func CheckRuns(runs, before int) error {
 
 // Measure runs the contenders in turn, runs times each after one warm-up turn. The first contender
 // is ours. Of each turn the first runs, as many as before says, are not measured: those of one
-// contender in a row find its code and numbers in the caches.
+// contender in a row find its code and numbers in the caches. Ours must be at hand, as ratios are
+// over it. The first error ends all, and no result is returned. It closes no contender. A turn
+// takes before + 1 runs of each.
 func Measure(ctx context.Context, runs, before int, all []Contender) ([]Result, error) {
 	if err := CheckRuns(runs, before); err != nil {
 		return nil, err
@@ -106,6 +112,7 @@ func Measure(ctx context.Context, runs, before int, all []Contender) ([]Result, 
 		}
 		ratios := make([]float64, runs)
 		for k := range ratios {
+			// Ratios of one turn share its speed of the machine; a ratio of medians would not.
 			ratios[k] = seconds[i][k] / seconds[0][k]
 		}
 		out[i].Seconds, out[i].Ratio = newSpread(seconds[i]), newSpread(ratios)

@@ -24,6 +24,8 @@ import (
 
 // Classes is a round from training to prediction on synthetic features of many classes. Its steps
 // hand files on in Dir, so that each can be run, and its memory measured, in a process of its own.
+// The steps run in the order Train, Upload, Pool, Predict, of one Classes or of equal ones. An
+// error leaves the files of the steps before.
 type Classes struct {
 	Dir                   string
 	C, Dx                 int
@@ -36,12 +38,15 @@ type Classes struct {
 	Engine     engine.Engine
 }
 
-// file is the path of a file that steps hand on.
+// file is the path of a file that steps hand on. The names are conjugate.onnx, client.onnx,
+// 000.upload and on, and classifier.onnx.
 func (c *Classes) file(name string) string { return filepath.Join(c.Dir, name) }
 
 // draw returns labelled rows: classes in turn, Gaussian, with scales that decay over the features.
 // Feature j of class c is (z + separation m_cj) (1 + j)^-0.3 with z and m from N(0, 1). Streams of
-// a size have the same means, so that corpus, clients and test are of one task.
+// a size have the same means, so that corpus, clients and test are of one task. Scales that decay
+// give the covariance directions of unlike variance, as an extractor's features have. Every class
+// has n / C rows, or one more.
 func (c *Classes) draw(stream string, n int) ([]float32, []int) {
 	means := make([]float32, c.C*c.Dx)
 	rng.Normal(rng.New(1, "classes", c.C, c.Dx), means)
@@ -89,7 +94,8 @@ func (c *Classes) Train(ctx context.Context) error {
 }
 
 // Upload writes each client's class means in int8, and returns the largest number of bytes. Clients
-// hold Rows / Clients rows each, in the order of the stream.
+// hold Rows / Clients rows each, in the order of the stream. Rows that do not divide by the number
+// of clients are left out at the end. Files are readable by their owner alone.
 func (c *Classes) Upload(ctx context.Context) (int, error) {
 	m, f, err := models.Load(c.file("client.onnx"))
 	if err != nil {
@@ -127,7 +133,8 @@ func (c *Classes) Upload(ctx context.Context) (int, error) {
 }
 
 // Pool turns the uploads into a classifier of feature rows, and returns its size in bytes. A file
-// that is no upload of the round is an error.
+// that is no upload of the round is an error. The graph that clients ran is read again, as a server
+// does that checks uploads against it. The first refused upload is the error.
 func (c *Classes) Pool(ctx context.Context) (int, error) {
 	graph, f, err := models.Load(c.file("client.onnx"))
 	if err != nil {
@@ -163,7 +170,8 @@ func (c *Classes) Pool(ctx context.Context) (int, error) {
 }
 
 // Predict classifies rows by the classifier, and returns their accuracy and negative
-// log-likelihood. The NLL is in nats; a probability counts as 1e-30 at least.
+// log-likelihood. The NLL is in nats; a probability counts as 1e-30 at least. Test rows come from a
+// stream of their own, with the means of the corpus.
 func (c *Classes) Predict(ctx context.Context) (accuracy, nll float64, err error) {
 	k, err := classify.OpenAt(c.Engine, c.file("classifier.onnx"), 0)
 	if err != nil {

@@ -26,7 +26,8 @@ type net struct {
 }
 
 // nets returns shipped graphs, and well-known architectures with random weights. Inputs are drawn
-// from a seed.
+// from a seed. Graphs are built when a row is measured, as the largest hold a hundred megabytes of
+// weights.
 func nets() []net {
 	ours := func(dataset, kind string) func() (*onnx.Model, error) {
 		return func() (*onnx.Model, error) {
@@ -75,7 +76,7 @@ func nets() []net {
 	}
 }
 
-// ours is the model on the pure engine.
+// ours is the model on the pure engine. It has one thread, as all contenders have.
 func (n net) ours(name string, m *onnx.Model) (Contender, error) {
 	e, err := pure.New(engine.Options{Threads: 1})
 	if err != nil {
@@ -85,7 +86,7 @@ func (n net) ours(name string, m *onnx.Model) (Contender, error) {
 }
 
 // on is the model on an engine of this process. A run evaluates the graph once; loading and
-// planning it are not timed.
+// planning it are not timed. Closing the contender closes the session, and not the engine.
 func (n net) on(e engine.Engine, name string, m *onnx.Model) (Contender, error) {
 	s, err := e.Load(m)
 	if err != nil {
@@ -150,6 +151,7 @@ func (n net) quantised(ctx context.Context, b *Bench) ([]Contender, error) {
 }
 
 // engines returns the contenders for a net: the pure engine, and peers in processes of their own.
+// Ours is first, and is returned with the error of the others, for the caller to close.
 func (n net) engines(ctx context.Context, b *Bench) ([]Contender, error) {
 	m, err := n.model()
 	if err != nil {
@@ -178,6 +180,7 @@ func (n net) others(ctx context.Context, b *Bench, m *onnx.Model,
 		return all, err
 	}
 	files, fixed := map[string]*onnx.Tensor{}, onnx.Clone(m)
+	// The clone alone is changed: ours runs the graph with its free sizes.
 	for i, v := range fixed.Graph.Inputs { // tract wants sizes
 		t := n.feeds[v.Name]
 		for k, size := range t.Shape {
@@ -188,6 +191,7 @@ func (n net) others(ctx context.Context, b *Bench, m *onnx.Model,
 	for i := range fixed.Graph.Outputs {
 		fixed.Graph.Outputs[i].Shape = nil
 	}
+	// Shapes of inner values would contradict the sizes that inputs state.
 	fixed.Graph.Values = nil
 	data, err := serde.Marshal(fixed)
 	if err != nil {

@@ -39,7 +39,9 @@ type peer struct{ work, name string }
 // its Once is called. The peer is not at hand where the virtual environment lacks a package, or the
 // packages there cannot do the work. The peer writes its name as a line once it is ready, or
 // "missing: " and the reason. From then on an empty line asks for a run, and the seconds that it
-// took are the answer. Of this process's environment it has nothing but the variables below.
+// took are the answer. Of this process's environment it has nothing but the variables below. The
+// process ends when its input is closed, or when ctx ends. A reply that is no number is an error of
+// the run.
 func (p Peers) start(ctx context.Context, of peer, folder string) (Contender, error) {
 	if !p.Ready() {
 		return Contender{Name: of.name}, nil
@@ -48,6 +50,8 @@ func (p Peers) start(ctx context.Context, of peer, folder string) (Contender, er
 	cmd := exec.CommandContext(ctx, p.python(), p.script(), work, folder)
 	for _, name := range []string{"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS",
 		"PYTHONDONTWRITEBYTECODE"} {
+		// The first three keep its linear algebra to one thread; the last keeps it from writing
+		// caches.
 		cmd.Env = append(cmd.Env, name+"=1")
 	}
 	var stderr strings.Builder
@@ -64,6 +68,7 @@ func (p Peers) start(ctx context.Context, of peer, folder string) (Contender, er
 		return Contender{}, fmt.Errorf("peer %s: %w", work, err)
 	}
 	lines := bufio.NewScanner(out)
+	// The peer's end is the error, with the last line that it said.
 	next := func() (string, error) {
 		if lines.Scan() {
 			return lines.Text(), nil

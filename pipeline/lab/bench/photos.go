@@ -15,14 +15,16 @@ import (
 )
 
 // Photo holds the times of a photograph on its way from a file to a model's pixels, in milliseconds
-// of the processor.
+// of the processor. Times are of the whole process: decoding may use several threads.
 type Photo struct {
 	Megapixels float64 `json:"megapixels"`
 	Width      int     `json:"width"`
 	Height     int     `json:"height"`
 	Format     string  `json:"format"`
 	Bytes      int     `json:"bytes"`
-	// Covers is how many of the photograph's pixels a decoded one covers, across and down.
+	// Covers is how many of the photograph's pixels a decoded one covers, across and down. A
+	// decoder of JPEG can leave out resolution that a small fit has no use for, which makes the
+	// numbers exceed 1.
 	Covers [2]float64 `json:"covers"`
 	Decode Spread     `json:"decode"`
 	Resize Spread     `json:"resize"`
@@ -36,7 +38,8 @@ const (
 )
 
 // Photos measures drawn photographs of the given megapixels, 4 by 3, in the formats JPEG and PNG,
-// brought to a fit.
+// brought to a fit. Width and height are whole, so that the megapixels are met from below. Results
+// are by megapixels, JPEG before PNG. progress is told before each photograph.
 func Photos(ctx context.Context, fit imagefile.Fit, megapixels []float64, runs int,
 	progress func(done, total int)) ([]Photo, error) {
 	formats := []struct {
@@ -73,7 +76,7 @@ func Photos(ctx context.Context, fit imagefile.Fit, megapixels []float64, runs i
 }
 
 // measure fills in the times, of runs after one to warm up. Reading decodes as far as the fit
-// wants it, and the second part resizes.
+// wants it, and the second part resizes. The file is in memory: reading a disk is not measured.
 func (p *Photo) measure(ctx context.Context, fit imagefile.Fit, data []byte, runs int) error {
 	pix := make([]uint8, fit.Size())
 	var decode, resize, all []float64
@@ -100,7 +103,8 @@ func (p *Photo) measure(ctx context.Context, fit imagefile.Fit, data []byte, run
 
 // drawnPhoto draws shapes in smooth light with the noise of a sensor, the same for a size. A
 // picture is 600 units wide. Its edges are those of tiles of 47 x 61 units, a third of which are
-// darker by 50.
+// darker by 50. Noise keeps a codec busy, as a smooth picture would be coded in a few bytes. Its
+// deviation is 3 of 255, a pixel at a time.
 func drawnPhoto(w, h int) *image.RGBA {
 	random := rand.New(rand.NewPCG(uint64(w), uint64(h)))
 	im := image.NewRGBA(image.Rect(0, 0, w, h))

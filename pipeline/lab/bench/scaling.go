@@ -33,6 +33,7 @@ func walls() (out []Work) {
 	}
 	// points, features and classes
 	for _, s := range [][3]int{{200, 1024, 10}, {2000, 1024, 10}, {2000, dx, 100}, {5000, dx, 1000},
+		// A million points of 64 features are half a gigabyte in float64.
 		{1_000_000, dx, 10}} {
 		alone(fmt.Sprintf("one fit, %d points of %d features, %d classes", s[0], s[1], s[2]),
 			func(ctx context.Context, _ *Bench) (func() error, io.Closer, error) {
@@ -71,7 +72,8 @@ func Fit(ctx context.Context, n, d, k int) (func() error, error) {
 }
 
 // Draw returns one draw of fresh points by CIFAR-10's predictor, given 100, and a resource to be
-// closed after it.
+// closed after it. Noise and given points are made before, outside of the time. On an error behind
+// the predictor's loading, the closer is returned beside the error.
 func Draw(ctx context.Context, e engine.Engine, fresh int) (func() error, io.Closer, error) {
 	p, err := predictor(e)
 	if err != nil {
@@ -90,7 +92,9 @@ func Draw(ctx context.Context, e engine.Engine, fresh int) (func() error, io.Clo
 }
 
 // pooling returns the posterior of a round of the given number of uploads of CIFAR-10's embedding,
-// a point for each class. Ten points of weight 2 are the 20 images that an upload states.
+// a point for each class. Ten points of weight 2 are the 20 images that an upload states. Uploads
+// are in memory before the time begins: reading and checking files is not measured. The function
+// may be called again, and does the whole work each time.
 func pooling(ctx context.Context, e engine.Engine, uploads int) (func() error, error) {
 	graph, client, err := shipped.Load("cifar10", models.KindEmbedding)
 	if err != nil {

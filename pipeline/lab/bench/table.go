@@ -10,7 +10,9 @@ import (
 )
 
 // tableI measures a run of every method in closed scope, clients homogeneous, from features that
-// are at hand. It is not at hand without CIFAR-10's images.
+// are at hand. It is not at hand without CIFAR-10's images. No peer does this work, so that the row
+// has one contender. Its time includes the writing of records to a temporary folder, which is
+// removed after each run. Features are prepared before.
 func tableI(ctx context.Context, b *Bench) ([]Contender, error) {
 	c := experiment.Default()
 	c.Dataset.Name, c.Dataset.Dir, c.Engine.Threads, c.Seeds = "cifar10", b.Data, 1, 1

@@ -30,7 +30,8 @@ const (
 
 // pictures returns n images of random pixels, and the input tensor of an extractor with the given
 // mean and standard deviation. Images are bytes [n, height, width, 3]; the tensor is (byte/255 -
-// mean) / std as [n, 3, height, width].
+// mean) / std as [n, 3, height, width]. Random pixels are as good as any: neither extractor's time
+// depends on their values.
 func pictures(n int, mean, std []float32) (*dataset.Images, *onnx.Tensor) {
 	im := &dataset.Images{N: n, H: side, W: side, Ch: 3, Pix: make([]uint8, n*side*side*3)}
 	fed := onnx.ZerosF32(n, 3, side, side)
@@ -47,7 +48,7 @@ func pictures(n int, mean, std []float32) (*dataset.Images, *onnx.Tensor) {
 
 // features measures CIFAR-10's extractor: from pixels in fmp, from the prepared input in the
 // runtime. The runtime, and Python with it, get the same numbers as one tensor, in calls of the
-// same size.
+// same size. The bare session tells how much of our time is the runtime's own.
 func features(ctx context.Context, b *Bench) ([]Contender, error) {
 	data, err := assets.Model("cifar10", models.KindExtractor)
 	if err != nil {
@@ -95,7 +96,8 @@ func features(ctx context.Context, b *Bench) ([]Contender, error) {
 
 // trainingStep measures a step of training CIFAR-10's extractor, by stochastic gradient descent
 // with Nesterov momentum. Every step has the same batch, a rate of 0.01 and a gradient that is
-// clipped at a norm of 5.
+// clipped at a norm of 5. It times a forward and a backward pass and an update, with the batch in
+// memory. Peers train the same architecture from weights of their own.
 func trainingStep(ctx context.Context, b *Bench) ([]Contender, error) {
 	network := models.DefaultExtractor(3, side, side, dx)
 	gradient, params, init, err := learn.Gradient(network, classes, 1)
@@ -136,12 +138,14 @@ func trainingStep(ctx context.Context, b *Bench) ([]Contender, error) {
 			"PyTorch, channels last"})
 }
 
-// taskBatch is the number of tasks of a step of meta-training.
+// taskBatch is the number of tasks of a step of meta-training. A step's time grows with it, since
+// tasks are independent of each other.
 const taskBatch = 8
 
 // metaStep measures a step of meta-training: ours is train with c, of which the first step does not
 // count. The figure is processor time from the end of the first step to that of the last, over
-// their number. A run trains anew, on 6,000 points of ten Gaussian classes.
+// their number. A run trains anew, on 6,000 points of ten Gaussian classes. The first step includes
+// the building and loading of graphs, which a training pays once.
 func metaStep(ctx context.Context, b *Bench, kind string, c meta.Config,
 	run func(c meta.Config) error) ([]Contender, error) {
 	const rows, steps = 6000, 4
@@ -175,7 +179,8 @@ func metaStep(ctx context.Context, b *Bench, kind string, c meta.Config,
 }
 
 // predictorStep measures a step of training the predictor by the score of held-out points, as in
-// the paper: two draws of 100 points for the 200 of ten clients.
+// the paper: two draws of 100 points for the 200 of ten clients. Negative weights switch parts of
+// the loss off that peers do not have.
 func predictorStep(ctx context.Context, b *Bench) ([]Contender, error) {
 	m, err := models.NewPredictor(models.PredictorConfig{Dx: dx, C: classes}, 1)
 	if err != nil {

@@ -20,7 +20,9 @@ const strong = 32
 // FitContenders returns a fit of that size by erm, and by the solvers of peers, each to the same
 // gradient: 1e-6 of the sum of the points' lengths. The features are Gaussian with class means, as
 // those of [Fit]; where stretched is set, 32 directions of them are up to ten times as long. Peers
-// are started one by one, by the functions that come back with their names.
+// are started one by one, by the functions that come back with their names. end removes the files
+// that peers read, and is to be called when all peers are started. With an error nothing is left.
+// Peers get labels as class indices, as their users give them.
 func FitContenders(ctx context.Context, peers Peers, s FitSize, stretched bool) (ours Contender,
 	others map[string]func() (Contender, error), end func(), err error) {
 	p, err := fitProblem(s, stretched)

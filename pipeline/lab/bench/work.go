@@ -36,7 +36,8 @@ type Work struct {
 	contenders func(ctx context.Context, b *Bench) ([]Contender, error)
 }
 
-// Bench is the setup in which works are measured. Everything runs on one thread.
+// Bench is the setup in which works are measured. Everything runs on one thread. It holds no state
+// of a measurement, and one may serve several works in turn.
 type Bench struct {
 	Peers  Peers         // used if they are Ready
 	Engine engine.Engine // with one thread
@@ -51,7 +52,8 @@ const (
 	tolerance   = 1e-6
 )
 
-// Works returns the rows of the table, in order.
+// Works returns the rows of the table, in order. Inputs of networks are drawn here; graphs and
+// other data are made when a row is measured.
 func Works() []Work {
 	works := []Work{{"product of 512 x 512 matrices, float64, 0.27 GFLOP", products}}
 	fit := func(name, kind string, d, shared, own, count int) {
@@ -87,7 +89,8 @@ func Works() []Work {
 }
 
 // Measure measures the contenders of w as [Measure] does. It closes them in every case. An error of
-// closing is returned where there is no other.
+// closing is returned where there is no other. The names in errors are those of the work and of the
+// contender.
 func (b *Bench) Measure(ctx context.Context, w Work, runs, before int) (_ []Result, err error) {
 	all, err := w.contenders(ctx, b)
 	defer func() {
@@ -110,7 +113,8 @@ func (b *Bench) Measure(ctx context.Context, w Work, runs, before int) (_ []Resu
 }
 
 // labelled returns n points of d features and k classes in turn, N(mean, I) each, with weight 1. A
-// row of the set is d features and k shares of the classes, of which that of its own is 1.
+// row of the set is d features and k shares of the classes, of which that of its own is 1. means is
+// [k, d], row-major.
 func labelled(r *rand.Rand, means []float32, n, d, k int) *point.Set {
 	s := point.New(n, d, k)
 	for i := range n {
@@ -139,7 +143,8 @@ func classMeans(r *rand.Rand, d, k int) []float32 {
 // fits measures fits to count sets of own points each, together with shared points, of d features.
 // Ours holds the shared points once for all fits; peers get each set whole, as they have no such
 // call. Without own points there is one fit, to the shared ones. Of a set of n points peers read x
-// [n, d + 1], y [n, classes] and w [n].
+// [n, d + 1], y [n, classes] and w [n]. Peers stop by a measure of their own, where [FitContenders]
+// has one for all.
 func fits(ctx context.Context, b *Bench, kind string, d, shared, own,
 	count int) ([]Contender, error) {
 	r := rng.New(1, "bench", kind, shared)
@@ -223,7 +228,8 @@ func predictor(e engine.Engine) (*sample.Predictor, error) {
 }
 
 // with adds peers, which work on files, to out. On an error it returns those that were started, for
-// the caller to close. Peers that are not at hand are in out too, without Once.
+// the caller to close. Peers that are not at hand are in out too, without Once. Peers are started
+// in the order of the list. Their files are removed on every way out.
 func (b *Bench) with(ctx context.Context, out []Contender, files map[string]*onnx.Tensor,
 	peers ...peer) ([]Contender, error) {
 	dir, err := saved(files)
@@ -241,7 +247,8 @@ func (b *Bench) with(ctx context.Context, out []Contender, files map[string]*onn
 	return out, nil
 }
 
-// saved writes files to a new folder, which the caller removes.
+// saved writes files to a new folder, which the caller removes. The folder is returned with an
+// error too, as it may exist.
 func saved(files map[string]*onnx.Tensor) (dir string, err error) {
 	if dir, err = os.MkdirTemp("", "fmp-bench-"); err != nil {
 		return "", err
@@ -259,7 +266,8 @@ func saved(files map[string]*onnx.Tensor) (dir string, err error) {
 }
 
 // products measures matrix products, as an indication of the machine's speed: 2 n^3 operations
-// each, of which the name gives the billions.
+// each, of which the name gives the billions. gonum's product is cut into blocks of 32 x 32, of
+// which each runs on the caller's goroutine.
 func products(ctx context.Context, b *Bench) ([]Contender, error) {
 	const n = 512
 	m := func(name string) blas64.General {
@@ -293,7 +301,8 @@ func products(ctx context.Context, b *Bench) ([]Contender, error) {
 }
 
 // predictions measures the mean of the softmaxes of features times heads, ours and that of a graph.
-// The graph has the heads side by side: column s C + c of its weights is class c of head s.
+// The graph has the heads side by side: column s C + c of its weights is class c of head s. It
+// holds 64 x 2,000 weights, in both types for graphs.
 func predictions(ctx context.Context, b *Bench) ([]Contender, error) {
 	const points, samples = 10_000, 200
 	r := rng.New(1, "bench", "predict")

@@ -12,7 +12,8 @@ import (
 )
 
 // FalseAttacks are calibration points of bad clients, beside true class means; probabilities are
-// the classifier's.
+// the classifier's. Easy points raise the thresholds, and sets become too small. Wrong ones lower
+// them, and sets become too large. Edge ones are as false as [conformal.MaxPassing] lets pass.
 var FalseAttacks = []struct{ Name, Does string }{
 	{"wrong", "true images under the next class's name"},
 	{"half", "the same for half of the points, and the truth of the rest"},
@@ -22,7 +23,7 @@ var FalseAttacks = []struct{ Name, Does string }{
 }
 
 // FalseRow holds the measures of sets of the mixture where some clients send false points, means
-// over repeats.
+// over repeats. Bad clients are the first, of all clients of a round.
 type FalseRow struct {
 	Calibrate int    `json:"calibrate"`
 	Attack    string `json:"attack"`
@@ -41,12 +42,17 @@ type FalseRow struct {
 	squares   float64
 }
 
-// fresh is the number of each client's images on which its sets are scored.
+// fresh is the number of each client's images on which its sets are scored. They are new in that
+// neither class means nor calibration points have them. A client needs more images than these and
+// its calibration points.
 const fresh = 20
 
 // RunFalse measures sets whose calibration points are false of 0 to 4 clients in 10, with sets that
 // survive the given share of false clients beside sets that survive none. The error of a share held
-// is sqrt(v / (n - 1)), with its variance v over n repeats of denominator n.
+// is sqrt(v / (n - 1)), with its variance v over n repeats of denominator n. Rows of one number of
+// calibration points share their rounds, so that attacks differ by their points alone. The share of
+// clients is rounded down to a number. A repeat and a number of points costs one posterior; attacks
+// are computed from its probabilities.
 func RunFalse(ctx context.Context, p *experiment.Prepared, o Options,
 	share float64) ([]FalseRow, error) {
 	if err := needed(p); err != nil {
@@ -90,7 +96,7 @@ func RunFalse(ctx context.Context, p *experiment.Prepared, o Options,
 }
 
 // falseRound is a round whose clients have calibration points and new images, [clients][images],
-// with the classifier's probabilities.
+// with the classifier's probabilities. Attacks read it and change none of its probabilities.
 type falseRound struct {
 	Options
 	p          *experiment.Prepared
@@ -101,7 +107,8 @@ type falseRound struct {
 }
 
 // draw draws a round. A client's first images are calibration points, the next are new, and the
-// others are in class means.
+// others are in class means. The stream does not name the number of points: numbers share their
+// partition. Rows of a partition are drawn one by one, so that any of them is as good as another.
 func (f *falseRound) draw(ctx context.Context, repeat int) error {
 	bank := f.p.Data.Clients
 	drawn, err := bank.Partition(rng.New(f.Seed, "coverage", "false", repeat), f.Clients,
@@ -131,7 +138,8 @@ func (f *falseRound) draw(ctx context.Context, repeat int) error {
 }
 
 // points returns the calibration points under an attack of the first bad clients, with the design
-// of sets that survive bad clients.
+// of sets that survive bad clients. Points stand client by client, and Design.Client says whose
+// each is. Bad clients have the true number of points.
 func (f *falseRound) points(attack string, bad int) (*conformal.Points, conformal.Design, error) {
 	x := &conformal.Points{}
 	// a product of a share and a number may lie a rounding below a whole one
@@ -142,6 +150,7 @@ func (f *falseRound) points(attack string, bad int) (*conformal.Points, conforma
 		for i, p := range own {
 			y := f.labels[m][i]
 			if m < bad {
+				// It states probability 1 for the class that lies other behind the point's own.
 				certain := func(other int) []float32 {
 					out := make([]float32, len(p))
 					out[(y+other)%len(p)] = 1
@@ -166,7 +175,8 @@ func (f *falseRound) points(attack string, bad int) (*conformal.Points, conforma
 }
 
 // add adds a repeat to a row. Clients are left out by their points before the sets that are to
-// survive false ones are made.
+// survive false ones are made. A round whose points prove no sets is an error, unlike in [Run]: the
+// caller asks for more points.
 func (f *falseRound) add(to *FalseRow) error {
 	x, d, err := f.points(to.Attack, to.Bad)
 	if err != nil {
@@ -198,7 +208,7 @@ func (f *falseRound) add(to *FalseRow) error {
 }
 
 // score returns the share held and the mean size on the new images of all but the first bad
-// clients.
+// clients. Guarantees are for the honest clients: bad ones have no claim to them.
 func (f *falseRound) score(thresholds []float32, bad int) (held, size float64) {
 	n := float64((f.Clients - bad) * fresh)
 	for m := bad; m < f.Clients; m++ {
@@ -212,7 +222,8 @@ func (f *falseRound) score(thresholds []float32, bad int) (held, size float64) {
 	return held, size
 }
 
-// in reports whether a class is in the set of an image. The most probable class always is.
+// in reports whether a class is in the set of an image. The most probable class always is. Sets of
+// the mixture have one threshold for all classes, and the score is the probability.
 func in(p []float32, y int, thresholds []float32) bool {
 	for _, v := range p {
 		if v > p[y] {

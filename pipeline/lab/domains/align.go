@@ -13,22 +13,24 @@ import (
 )
 
 // strengths are those that alignment is tried at, shares of the way to the barycenter; rivals as
-// they are have strength 0.
+// they are have strength 0. At strength 1 all clients have one mean, and one covariance but for
+// shrinkage.
 var strengths = []float64{0.2, 0.4, 0.6, 0.8, 1}
 
 // most is the largest number of features that are aligned as they are. Of more, alignment and the
 // methods after it have the principal components of the clients' features that hold .99 of their
-// variance.
+// variance. Each matrix root costs O(d^3), and the barycenter takes one for each client and step.
 const most = 256
 
-// gaussian is the mean and the covariance of n feature vectors.
+// gaussian is the mean and the covariance of n feature vectors. cov is d x d, shrunk, and positive
+// definite.
 type gaussian struct {
 	n    float64
 	mean []float64
 	cov  *mat.SymDense
 }
 
-// meanOf returns the mean of the rows of x.
+// meanOf returns the mean of the rows of x. x has one row at least.
 func meanOf(x *mat.Dense) []float64 {
 	n, d := x.Dims()
 	mean := make([]float64, d)
@@ -51,7 +53,7 @@ func less(x *mat.Dense, v []float64) *mat.Dense {
 // gaussianOf returns the mean of the rows of x and their covariance, shrunk to a multiple of the
 // identity (Ledoit and Wolf 2004). It is (1-s)/n sum_i (x_i - m)(x_i - m)' + s v I, with the mean
 // variance v. The multiple is at least 1e-8 max(v, 1), so that transports can be inverted where s
-// is 0.
+// is 0. Rows that are all alike are an error, since no shrinkage tells their scale.
 func gaussianOf(x *mat.Dense) (gaussian, error) {
 	n, d := x.Dims()
 	g := gaussian{float64(n), meanOf(x), mat.NewSymDense(d, nil)}
@@ -68,7 +70,9 @@ func gaussianOf(x *mat.Dense) (gaussian, error) {
 }
 
 // roots returns the square root of a positive semi-definite matrix and the inverse of this root.
-// Eigenvalues below 1e-12 of the largest are raised to it. It costs O(d^3).
+// Eigenvalues below 1e-12 of the largest are raised to it. It costs O(d^3). With S = V L V' they
+// are V L^1/2 V' and V L^-1/2 V', both symmetric. Eigenvalues ascend, so that the last is the
+// largest.
 func roots(s mat.Symmetric) (root, inverse *mat.Dense) {
 	d := s.SymmetricDim()
 	values, v := dense.Eigen(mat.DenseCopyOf(s).RawMatrix())
@@ -85,7 +89,8 @@ func roots(s mat.Symmetric) (root, inverse *mat.Dense) {
 	return scaled(math.Sqrt), scaled(func(x float64) float64 { return 1 / math.Sqrt(x) })
 }
 
-// sandwich returns a b a, made symmetric; a is symmetric.
+// sandwich returns a b a, made symmetric; a is symmetric. Rounding leaves the product of symmetric
+// factors a little asymmetric, and decompositions ask for symmetry.
 func sandwich(a, b mat.Matrix) *mat.SymDense {
 	var out mat.Dense
 	out.Product(a, b, a)
@@ -97,10 +102,11 @@ func sandwich(a, b mat.Matrix) *mat.SymDense {
 //
 //	S <- S^-1/2 (sum_m w_m (S^1/2 C_m S^1/2)^1/2)^2 S^-1/2
 //
-// (Álvarez-Esteban et al. 2016, A fixed-point approach to barycenters in Wasserstein space,
-// theorem 4.2). It begins at the weighted mean of the covariances. It ends where a step moves S
-// by less than a millionth of its norm, or after 100 steps. A step costs O(m d^3) for m
-// Gaussians.
+// (Álvarez-Esteban et al. 2016, A fixed-point approach to barycenters in Wasserstein space, theorem
+// 4.2). It begins at the weighted mean of the covariances. It ends where a step moves S by less
+// than a millionth of its norm, or after 100 steps. A step costs O(m d^3) for m Gaussians. It
+// converges to the unique barycenter where one covariance is positive definite, which all are here.
+// Its n is the sum of the others'.
 func barycenter(of []gaussian) gaussian {
 	d := len(of[0].mean)
 	b := gaussian{0, make([]float64, d), mat.NewSymDense(d, nil)}
@@ -137,7 +143,8 @@ func barycenter(of []gaussian) gaussian {
 }
 
 // transport is the optimal transport of one Gaussian onto another, x -> to + A (x - from) with
-// A = C^-1/2 (C^1/2 S C^1/2)^1/2 C^-1/2 for covariances C and S.
+// A = C^-1/2 (C^1/2 S C^1/2)^1/2 C^-1/2 for covariances C and S. A C A = S: the moved points have
+// the target's covariance. A is the identity where both covariances are equal.
 type transport struct {
 	from, to []float64
 	a        mat.Matrix
@@ -151,7 +158,7 @@ func (g gaussian) onto(s gaussian) transport {
 }
 
 // along returns the rows of x, moved the share t of the way: (1-t) x + t (to + A (x - from)), the
-// geodesic from one Gaussian to the other.
+// geodesic from one Gaussian to the other. x stays as it is. The cost is O(n d^2).
 func (p transport) along(x *mat.Dense, t float64) *mat.Dense {
 	n, d := x.Dims()
 	out := mat.NewDense(n, d, nil)
@@ -165,7 +172,8 @@ func (p transport) along(x *mat.Dense, t float64) *mat.Dense {
 	return out
 }
 
-// axes are the principal components that features are aligned in; nil keeps the features.
+// axes are the principal components that features are aligned in; nil keeps the features. The
+// columns of v are orthonormal, and r is below d.
 type axes struct {
 	mean []float64
 	v    *mat.Dense // d x r
@@ -173,7 +181,8 @@ type axes struct {
 
 // axesOf returns the principal components of the rows that hold .99 of their variance, where they
 // have more than most features. The n x n products of rows cost O(n^2 d + n^3). That is less than a
-// d x d covariance costs for few images of many features.
+// d x d covariance costs for few images of many features. Two at least of the rows must differ. The
+// number of axes is below that of rows, since centred rows have rank n - 1 at most.
 func axesOf(x *mat.Dense) *axes {
 	n, d := x.Dims()
 	if d <= most {
@@ -185,6 +194,7 @@ func axesOf(x *mat.Dense) *axes {
 	var gram mat.SymDense
 	gram.SymOuterK(1, centred)
 	values, u := dense.Eigen(mat.DenseCopyOf(&gram).RawMatrix())
+	// The trace of XX' is the sum of squares of all features, as is that of X'X.
 	total, r := mat.Trace(&gram), 0
 	for held := 0.0; held < 0.99*total && r < n-1; r++ {
 		held += values[n-1-r]
@@ -200,7 +210,7 @@ func axesOf(x *mat.Dense) *axes {
 	return a
 }
 
-// of returns rows in the axes.
+// of returns rows in the axes. Without axes the rows are returned as they are, and share memory.
 func (a *axes) of(x *mat.Dense) *mat.Dense {
 	if a == nil {
 		return x
@@ -213,7 +223,9 @@ func (a *axes) of(x *mat.Dense) *mat.Dense {
 // aligned returns the views of a round by SLOT-Align (Berardini, Pastore and Murino 2026, arXiv
 // 2606.16655), one for each strength: each client's features, and those of each domain that is
 // scored, on their way to the barycenter of the clients'. A domain's mean and covariance are those
-// of its unlabelled images.
+// of its unlabelled images. unlabelled has one slice for each of v.scored. Axes and barycenter are
+// of the clients alone, so that a tested domain has no effect on them. It costs O(m d^3) for m
+// clients and domains, beside the barycenter.
 func aligned(v view, unlabelled [][]float32) ([]view, error) {
 	dx := v.clients[0].Dx
 	sets := make([]*mat.Dense, 0, len(v.clients)+len(unlabelled))
@@ -267,7 +279,8 @@ func float32s(x *mat.Dense) []float32 {
 	return dense.As[float32](x.RawMatrix().Data)
 }
 
-// withFeatures returns a client's points with other features.
+// withFeatures returns a client's points with other features. Weights and labels are copied. x has
+// a row for each point, of any number of features.
 func withFeatures(c *point.Set, x *mat.Dense) *point.Set {
 	_, d := x.Dims()
 	out := point.New(c.N, d, c.C)

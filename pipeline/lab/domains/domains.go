@@ -28,7 +28,8 @@ import (
 	"fmp/pipeline/task"
 )
 
-// Family is a set of domains that clients come from.
+// Family is a set of domains that clients come from. Its domains are the product of kinds and
+// severities, kind by kind.
 type Family struct {
 	Name       string
 	Kinds      []string // one is left out in turn
@@ -37,7 +38,8 @@ type Family struct {
 }
 
 // Families are those that are measured: corruptions of two severities, turns by 0, 90, 180 and 270
-// degrees, of which one is left out in turn, and sources of digits.
+// degrees, of which one is left out in turn, and sources of digits. Twice as many clients of a turn
+// as of a corruption, and three of a source, give rounds of 8 to 10 clients.
 var Families = []Family{
 	{"corruptions", []string{"gaussian-noise", "gaussian-blur", "contrast", "brightness",
 		"pixelate"}, []int{2, 4}, 1},
@@ -57,7 +59,7 @@ func (f Family) Domains() []experiment.Domain {
 }
 
 // Rivals are the methods that FMP is compared with: all raw features, three federated ones, and
-// each client alone.
+// each client alone. None of them reads a corpus, so that all see the round alone.
 var Rivals = []string{"ANN", "FedCGS", "Fed3R", "FedPFT", "LANN"}
 
 // Aligned are the rivals that are also measured after alignment. A client's own fit knows no other
@@ -65,11 +67,12 @@ var Rivals = []string{"ANN", "FedCGS", "Fed3R", "FedPFT", "LANN"}
 var Aligned = []string{"ANN", "FedCGS", "Fed3R", "FedPFT"}
 
 // Images is the number of test images that are corrupted: half are the clients' to draw from, half
-// are scored.
+// are scored. Fewer are an error only below twice [Unlabelled].
 const Images = 1500
 
 // Unlabelled is the number of images of a domain whose mean, and covariance, a rival's centring and
-// alignment take at a test, and to which FMP is adapted.
+// alignment take at a test, and to which FMP is adapted. A camera's owner has so few at hand
+// without labelling any. A covariance of them has rank 49, which is why it is shrunk.
 const Unlabelled = 50
 
 // Options are the settings of a measurement.
@@ -80,7 +83,8 @@ type Options struct {
 	Named             bool // the corpus's images are one more client's (posterior.Input)
 }
 
-// Row holds the scores of a method, means over repeats, kinds and severities.
+// Row holds the scores of a method, means over repeats, kinds and severities. A mean over known
+// domains and one over unknown ones are of different numbers of scores.
 type Row struct {
 	Name string `json:"name"`
 	// Known are images of a domain of a client of the round, Unknown those of a kind that no client
@@ -92,7 +96,7 @@ type Row struct {
 	chosen   int
 }
 
-// Scores are accuracy and NLL.
+// Scores are accuracy and NLL. The mean is updated in place: m + (x - m)/n after n scores.
 type Scores struct {
 	ACC float64 `json:"acc"`
 	NLL float64 `json:"nll"`
@@ -106,7 +110,8 @@ func (s *Scores) add(acc, nll float64) {
 	s.NLL += (nll - s.NLL) / float64(s.n)
 }
 
-// domain is the features of the images of one kind and severity.
+// domain is the features of the images of one kind and severity. Rows and features are of all
+// images, of which the first half is the clients'.
 type domain struct {
 	shift      *score.Shift
 	rows       []float32 // of all images, as rivals have them
@@ -115,7 +120,8 @@ type domain struct {
 }
 
 // view is a round as a rival has it: clients' points, and the features of the images of each domain
-// that are scored.
+// that are scored. scored has one slice for each domain that is tested, in their order, [images, d]
+// row-major. Alignment may change d, for clients and scored images alike.
 type view struct {
 	clients  []*point.Set
 	scored   [][]float32
@@ -123,7 +129,7 @@ type view struct {
 }
 
 // bench is a measurement at work. Of each domain's images, the first half are the clients' and the
-// unlabelled ones, the second half are scored.
+// unlabelled ones, the second half are scored. It is for one measurement, and for one goroutine.
 type bench struct {
 	Options
 	p       *experiment.Prepared
@@ -134,7 +140,9 @@ type bench struct {
 }
 
 // Run measures FMP and its rivals. The run must have been prepared with the family's domains, of
-// Images images.
+// Images images. Fold -1 has clients of every domain and tests all of them. Each further fold
+// leaves a kind out and tests that alone. Predictors and numbers of images are checked before the
+// first round; an error later returns no rows.
 func Run(ctx context.Context, p *experiment.Prepared, o Options) ([]Row, error) {
 	b := &bench{Options: o, p: p, dx: p.Data.Clients.Dx, rows: map[string]*Row{}}
 	if p.Tools.Embedded == nil && (p.Tools.Conjugate == nil || p.Tools.Open == nil) {
@@ -144,6 +152,7 @@ func Run(ctx context.Context, p *experiment.Prepared, o Options) ([]Row, error) 
 	}
 	for i := range p.Data.Shifts {
 		s := &p.Data.Shifts[i]
+		// The clients' half must hold the unlabelled images.
 		if n := len(s.Labels); n < 2*Unlabelled {
 			return nil, fmt.Errorf("domains: %s: test images: %d; want %d or more: take more of "+
 				"them (dataset.test), or a data set that has them", s.Name, n, 2*Unlabelled)
@@ -185,7 +194,9 @@ func Run(ctx context.Context, p *experiment.Prepared, o Options) ([]Row, error) 
 }
 
 // embedded returns features as rivals have them: embedded where FMP reads moments, of variance
-// about 1.
+// about 1. Embedded rows have length 1, and so a mean square of 1/dx for each number. The factor
+// sqrt(dx) gives rivals the scale for which their penalties are tried. The result is new memory
+// there, and the argument itself elsewhere.
 func (b *bench) embedded(ctx context.Context, features []float32) ([]float32, error) {
 	e := b.p.Tools.Embedded
 	if e == nil {
@@ -199,7 +210,9 @@ func (b *bench) embedded(ctx context.Context, features []float32) ([]float32, er
 }
 
 // fold scores a round of a repeat, of clients of some domains, on those or, not known, on others.
-// The unlabelled images are drawn from the clients' half of the domain, which is not scored.
+// The unlabelled images are drawn from the clients' half of the domain, which is not scored. Their
+// stream does not name the fold or domain: a domain has the same unlabelled images each time. tests
+// is the caller's copy, which it fills.
 func (b *bench) fold(ctx context.Context, repeat int, of, tests []domain, known bool) error {
 	for i := range tests {
 		tests[i].seen, tests[i].unlabelled = nil, nil
@@ -228,7 +241,9 @@ func (b *bench) fold(ctx context.Context, repeat int, of, tests []domain, known 
 	return b.rivals(ctx, clients, tests, repeat, known)
 }
 
-// rivals scores the methods that FMP is compared with, as they are, centred and aligned.
+// rivals scores the methods that FMP is compared with, as they are, centred and aligned. A centred
+// test image loses the mean of its domain's unlabelled images, as its own client would take it
+// away. Labels of the unlabelled images are never read.
 func (b *bench) rivals(ctx context.Context, clients []*point.Set, tests []domain, repeat int,
 	known bool) error {
 	if len(b.Rivals) == 0 {
@@ -259,6 +274,7 @@ func (b *bench) rivals(ctx context.Context, clients []*point.Set, tests []domain
 		{"%s, aligned by SLOT-Align", moved, b.Rivals},
 	} {
 		for _, method := range k.rivals {
+			// Views that are not aligned have strength 0.
 			if k.views[0].strength > 0 && !slices.Contains(Aligned, method) {
 				continue
 			}
@@ -271,7 +287,8 @@ func (b *bench) rivals(ctx context.Context, clients []*point.Set, tests []domain
 	return nil
 }
 
-// centredSet returns a client's points less their mean.
+// centredSet returns a client's points less their mean. With skewed clients the mean has the
+// client's classes in it, which centring then takes away too.
 func centredSet(c *point.Set) *point.Set {
 	x := features(c)
 	return withFeatures(c, less(x, meanOf(x)))
@@ -300,7 +317,8 @@ func (b *bench) clients(of []domain, repeat int,
 }
 
 // posterior scores FMP, in the scope that the uploads show and in closed scope: with all clients
-// alike, for a client to come and, on known domains, for each client.
+// alike, for a client to come and, on known domains, for each client. The stream does not name the
+// scope: both draw from the same numbers.
 func (b *bench) posterior(ctx context.Context, clients []*point.Set, tests []domain, repeat int,
 	known bool) error {
 	k, open := b.p.Tools.Conjugate, b.p.Tools.Open
@@ -326,6 +344,7 @@ func (b *bench) posterior(ctx context.Context, clients []*point.Set, tests []dom
 			Soft: soft, Scope: scope, Samples: b.Samples, Honesty: true, Seed: b.Seed,
 			Stream: stream, Threads: b.Threads}
 		if err := b.views(ctx, name, func(client int, alike bool) (*posterior.Result, error) {
+			// in is shared by the calls of one scope, which follow each other.
 			in.For, in.Alike = client, alike
 			t, err := posterior.New(in)
 			if err != nil {
@@ -339,7 +358,8 @@ func (b *bench) posterior(ctx context.Context, clients []*point.Set, tests []dom
 	return nil
 }
 
-// moments scores FMP of uploads of moments.
+// moments scores FMP of uploads of moments. There is one scope alone: moments need no predictor
+// that could be of other classes.
 func (b *bench) moments(ctx context.Context, clients []*point.Set, tests []domain, repeat int,
 	known bool) error {
 	stream := fmt.Sprint("domains/", repeat)
@@ -356,7 +376,9 @@ func (b *bench) moments(ctx context.Context, clients []*point.Set, tests []domai
 }
 
 // views scores FMP with all clients alike, for a client to come and, on known domains, for each
-// client (its number, from 1). of samples the posterior for a client, 0 for one to come.
+// client (its number, from 1). of samples the posterior for a client, 0 for one to come. Client m +
+// 1 is of domain m / Clients, as [bench.clients] lays them out. A fold costs one posterior for all
+// alike, one to come and, where known, one for each client.
 func (b *bench) views(ctx context.Context, name string,
 	of func(client int, alike bool) (*posterior.Result, error), tests []domain, known bool) error {
 	alike, err := of(0, true)
@@ -388,7 +410,8 @@ func (b *bench) views(ctx context.Context, name string,
 }
 
 // scored notes the scores of a result, and of the result adapted to each domain's unlabelled
-// images.
+// images. With adapts each domain has two rows. A result in which no client has an effect is noted
+// unchanged as adapted.
 func (b *bench) scored(ctx context.Context, name string, r *posterior.Result, tests []domain, known,
 	adapts bool) error {
 	for _, d := range tests {
@@ -417,7 +440,9 @@ func (b *bench) scored(ctx context.Context, name string, r *posterior.Result, te
 
 // rival scores a method at the view, setting and temperature that are best on the test images: of
 // least sum of the domains' NLL. FedCGS has a shrinkage in place of a penalty. That choice favours
-// rivals. A view costs three fits of the method, each of which is scored at six temperatures.
+// rivals. A view costs three fits of the method, each of which is scored at six temperatures. One
+// choice serves all test domains of a fold. LANN on unknown domains is the mean over all clients'
+// fits.
 func (b *bench) rival(ctx context.Context, method, name string, views []view, tests []domain,
 	repeat int, known bool) error {
 	m, err := rival.Lookup(method)
@@ -467,7 +492,8 @@ func (b *bench) rival(ctx context.Context, method, name string, views []view, te
 }
 
 // cooled returns accuracy and NLL of each domain, and the sum of the NLLs. With own, a domain's
-// images are for the fits of its clients.
+// images are for the fits of its clients. got holds pairs, accuracy and NLL, in the order of tests.
+// With own, tests must be all domains of the round, in the order of its clients.
 func (b *bench) cooled(ctx context.Context, r *posterior.Result, v view, tests []domain,
 	own bool) (got []float64, sum float64, err error) {
 	for i, d := range tests {
@@ -485,7 +511,7 @@ func (b *bench) cooled(ctx context.Context, r *posterior.Result, v view, tests [
 }
 
 // score returns accuracy and NLL on the second half of a domain's images, given the features of
-// these, means over the result's ensembles.
+// these, means over the result's ensembles. NLL is in nats an image.
 func (b *bench) score(ctx context.Context, r *posterior.Result, features []float32,
 	d domain) (acc, nll float64, err error) {
 	labels := d.shift.Labels[len(d.shift.Labels)/2:]
@@ -507,7 +533,8 @@ func (b *bench) score(ctx context.Context, r *posterior.Result, features []float
 	return acc, nll, nil
 }
 
-// note adds scores to the row of that name, which it makes where there is none.
+// note adds scores to the row of that name, which it makes where there is none. The order of first
+// notes is that of the table.
 func (b *bench) note(name string, known bool, acc, nll float64) {
 	row := b.rows[name]
 	if row == nil {

@@ -12,7 +12,8 @@ import (
 
 // calibrated is a task without a corpus as rivals of FMP have it in the protocol of that name: they
 // read features as FMP's clients embed them, and choose setting and temperature by the calibration
-// points that FMP's clients send, fitted to their other rows.
+// points that FMP's clients send, fitted to their other rows. Rivals thereby get the knowledge that
+// FMP has of these images, and no more.
 type calibrated struct {
 	task *rival.Task
 	held rival.Held
@@ -22,7 +23,7 @@ type calibrated struct {
 const protocolCalibrated = "calibrated"
 
 // embed returns rows as FMP's clients embed them, times the root of their size, so that a penalty
-// has about its strength on standardised features.
+// has about its strength on standardised features. A row of length 1 becomes one of mean square 1.
 func (k Tools) embed(ctx context.Context, features []float32) ([]float32, error) {
 	rows, err := k.Embedded.Map(ctx, features)
 	if err != nil {
@@ -38,7 +39,8 @@ func (k Tools) embed(ctx context.Context, features []float32) ([]float32, error)
 // calibrate returns a task as rivals have it: of all rows of the clients, and with them the task of
 // the rows that are left where the calibration points are held out. A client's points are those
 // that it sends in FMP's round of the same stream. One more point is taken to err (rival.Held), so
-// that few points that are all right do not choose a temperature near 0.
+// that few points that are all right do not choose a temperature near 0. A client of which every
+// row is held out is an error.
 func (r *running) calibrate(ctx context.Context, clients []*point.Set,
 	stream string) (*calibrated, error) {
 	k := r.tools

@@ -8,14 +8,15 @@ import (
 	"fmp/pipeline/metric"
 )
 
-// Column is a column of records as a table: without the curves.
+// Column is a column of records as a table: without the curves. Curves and other lists of a record
+// stay in [ResultsFile], which has everything.
 type Column struct {
 	Name string
 	// Value is a string, an int32, a float64 or, where records may lack it, a *float64.
 	Value func(r *Record) any
 }
 
-// Columns are those of [CSVFile], in order.
+// Columns are those of [CSVFile], in order. Readers of the file find columns by name.
 var Columns = []Column{
 	{"dataset", func(r *Record) any { return r.Dataset }},
 	{"partition", func(r *Record) any { return r.Partition }},
@@ -90,7 +91,7 @@ func of[T any](part func(*Record) *T, figure func(*T) *float64) func(*Record) an
 }
 
 // CSV returns the record as a row of a table; figures that it lacks are empty. Numbers have as many
-// digits as it takes to read the same float64 back.
+// digits as it takes to read the same float64 back. Quoting is left to the writer of CSV.
 func (r *Record) CSV() []string {
 	num := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 	var line []string

@@ -11,7 +11,9 @@ import (
 // Compare runs the comparison of methods that c asks for, and returns a record of scores for each
 // method, partition and repeat. The run directory is c.Output.Dir, which must not be empty; with
 // the same settings Compare goes on where an earlier call was stopped. The engine must use one
-// thread per operator, so that figures do not depend on the machine. progress may be nil.
+// thread per operator, so that figures do not depend on the machine. progress may be nil. Settings
+// are checked first, then data and models are loaded, and the directory is opened last: no earlier
+// error leaves a folder. The caller keeps the engine.
 func Compare(ctx context.Context, c Config, eng engine.Engine,
 	progress Progress) (rs []Record, err error) {
 	if c.Output.Dir == "" {

@@ -29,7 +29,8 @@ func even(stage string, done, total int) Step {
 
 // counter counts the finished cells of a stage and reports its progress, each cell weighed by the
 // cost of its method: its mean time so far or, before any, its usual cost, scaled as the timed
-// methods compare with theirs. It is safe for concurrent use once its totals are set.
+// methods compare with theirs. It is safe for concurrent use once its totals are set. The cells of
+// all methods are expected before the first is finished.
 type counter struct {
 	stage       string
 	done, total int
@@ -77,7 +78,8 @@ func (k *counter) report() { k.progress(Step{k.stage, k.done, k.total, k.share()
 
 // share returns the finished share of the work, sum_m done_m cost_m / sum_m total_m cost_m over
 // methods m. A timed method costs its mean seconds, another its usual units times the seconds that
-// a unit has taken so far.
+// a unit has taken so far. Estimates change with each time, so that the share may fall. Costs that
+// are mean times include waiting for shared work.
 func (k *counter) share() float64 {
 	usual := func(method string) float64 {
 		if m, err := rival.Lookup(method); err == nil {

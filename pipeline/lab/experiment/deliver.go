@@ -12,7 +12,8 @@ import (
 // first. Settings are not among them: each machine has its own threads and paths.
 var delivered = []string{RunFile, TuningFile, TimingsFile, CSVFile, ResultsFile}
 
-// Files returns the files of a finished run that [Deliver] takes, by name.
+// Files returns the files of a finished run that [Deliver] takes, by name. They are held in memory,
+// each of 1 GiB at most.
 func (d *Directory) Files() (map[string][]byte, error) {
 	out := map[string][]byte{}
 	for _, name := range delivered {
@@ -30,7 +31,8 @@ func (d *Directory) Files() (map[string][]byte, error) {
 // Deliver writes the files of a run made elsewhere into a directory that has none, which [Open]
 // then finds finished. Files of a run with another identity than m, the manifest of the run with
 // settings c here, are refused, and nothing of them is written. The results come last, as a run
-// with results is a finished one.
+// with results is a finished one. Files of other names are ignored, so that a worker chooses no
+// path. An error on the way leaves a run without results, which is delivered or run again.
 func Deliver(path string, files map[string][]byte, c Config, m Manifest) error {
 	made, err := parseManifest(files[RunFile])
 	if err != nil {

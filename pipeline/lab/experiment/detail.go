@@ -28,7 +28,8 @@ import (
 const DetailFile = "detail.json"
 
 // Detail describes one task, the first of a run: the posterior's predictions of individual test
-// images, and where a client's points, its upload and the drawn points lie.
+// images, and where a client's points, its upload and the drawn points lie. Pages are drawn from it
+// without models or images.
 type Detail struct {
 	Partition string   `json:"partition"`
 	Classes   []string `json:"classes"`
@@ -80,7 +81,8 @@ const (
 	componentsLimit = 2000 // rows from which the components are computed
 )
 
-// Inspect writes [DetailFile] into the run directory, unless it exists.
+// Inspect writes [DetailFile] into the run directory, unless it exists. An error leaves no file,
+// and the run as it was.
 func Inspect(ctx context.Context, p *Prepared, dir *Directory) error {
 	path := dir.file(DetailFile)
 	if _, err := os.Stat(path); err == nil {
@@ -113,7 +115,7 @@ func ReadDetail(dir string) (*Detail, error) {
 }
 
 // parseDetail reads details whose labels and top classes are among the classes, since pages index
-// names by them.
+// names by them. The file may have been edited by hand, and a page must not fail by it.
 func parseDetail(b []byte) (*Detail, error) {
 	d := new(Detail)
 	if err := parseJSON(b, d); err != nil {
@@ -130,7 +132,8 @@ func parseDetail(b []byte) (*Detail, error) {
 }
 
 // inspect runs FMP on the first partition's first repeat, with shared settings. FMP-ISAB stands in
-// for FMP where no model that FMP reads is there.
+// for FMP where no model that FMP reads is there. Its stream is the task's own, so that heads are
+// those that the run scored with shared settings.
 func inspect(ctx context.Context, p *Prepared, threads int) (*Detail, error) {
 	c := p.Config
 	first := c.Partitions()[0]
@@ -160,7 +163,7 @@ func inspect(ctx context.Context, p *Prepared, threads int) (*Detail, error) {
 // pick chooses the easy and the hard images and keeps the probabilities of every posterior sample
 // for them. Probabilities by sample are kept for these alone, so that memory does not grow with the
 // test set times the ensemble. Images of one class are taken once in each list, in the order of
-// entropy or of disagreement.
+// entropy or of disagreement. Sorting is stable, so that ties fall alike on every machine.
 func (d *Detail) pick(ctx context.Context, res *posterior.Result, p *Prepared, threads int) error {
 	e := res.Ensembles[0]
 	rows, err := res.Rows(ctx, p.Data.Test)
@@ -228,7 +231,8 @@ func (d *Detail) pick(ctx context.Context, res *posterior.Result, p *Prepared, t
 	return nil
 }
 
-// encodePNG returns image i as PNG: grey for one channel, else RGB, of values from 0 to 255.
+// encodePNG returns image i as PNG: grey for one channel, else RGB, of values from 0 to 255. Of
+// images in files it decodes that one alone.
 func encodePNG(ctx context.Context, all *dataset.Images, i int) ([]byte, error) {
 	im, _, err := all.Load(ctx, i, i+1)
 	if err != nil {
@@ -255,7 +259,8 @@ func encodePNG(ctx context.Context, all *dataset.Images, i int) ([]byte, error) 
 
 // view places the first client's points, its upload and drawn points in the plane: x'v_1 and x'v_2,
 // with v the leading eigenvectors of the covariance of at most componentsLimit rows. Rows are not
-// centred, which moves all points alike.
+// centred, which moves all points alike. Signs of eigenvectors are arbitrary, so that two machines
+// may mirror the plane. Without a plane or uploads the view stays empty.
 func (d *Detail) view(ctx context.Context, p *Prepared, t *rival.Task, stream string) error {
 	clients, uploads := t.Clients(), t.Uploads()
 	bank := p.Data.Clients

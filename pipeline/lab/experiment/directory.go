@@ -70,7 +70,8 @@ type Manifest struct {
 
 // Identity returns the digest of the settings that decide the figures, of the models and of the
 // data. It leaves out where results are written, the number of threads, the paths of library, data
-// and models, and the treatment of unreadable images.
+// and models, and the treatment of unreadable images. Settings that are added later change it, and
+// so make other runs of the kept ones, unless their default is left out of the JSON.
 func Identity(c Config, models, data map[string]string) (string, error) {
 	b, err := json.Marshal(struct {
 		Config       Config
@@ -117,7 +118,8 @@ type Directory struct {
 
 // Open creates the directory of a run, or reopens one of the same identity and reads its finished
 // cells. It returns an error, and leaves the directory alone, if it holds another run or files that
-// are not a run's, or if another process has it open.
+// are not a run's, or if another process has it open. The lock is taken before anything is read,
+// where the folder exists. A folder that it made stays on an error.
 func Open(path string, c Config, m Manifest) (_ *Directory, err error) {
 	d := &Directory{Path: path, done: map[Cell]bool{}}
 	if err := d.take(); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -188,7 +190,8 @@ func (d *Directory) removeStale(entries []fs.DirEntry) error {
 	return nil
 }
 
-// writeConfig writes the settings, unless they are there.
+// writeConfig writes the settings, unless they are there. Settings that decide no figure may differ
+// in a resumed run: the file keeps those of the first start.
 func (d *Directory) writeConfig(c Config) error {
 	if _, err := os.Stat(d.file(ConfigFile)); err == nil {
 		return nil
@@ -202,7 +205,8 @@ func (d *Directory) writeConfig(c Config) error {
 	return atomicfile.WriteBytes(d.file(ConfigFile), y)
 }
 
-// readFinished reads the records of finished cells.
+// readFinished reads the records of finished cells. A run that was killed between writing results
+// and removing the journal has cells in both. The first record of a cell counts.
 func (d *Directory) readFinished() error {
 	for _, name := range []string{ResultsFile, JournalFile} {
 		rs, _, err := readRecords(d.file(name))
@@ -219,7 +223,8 @@ func (d *Directory) readFinished() error {
 	return nil
 }
 
-// take locks the folder for this process.
+// take locks the folder for this process. A lock of a process that has ended is no obstacle. An
+// absent folder is fs.ErrNotExist.
 func (d *Directory) take() error {
 	lock, ok, err := atomicfile.Lock(d.Path)
 	if err != nil {
@@ -261,7 +266,8 @@ func (d *Directory) Finished() bool {
 type Took struct{ Clock, Processor time.Duration }
 
 // Add appends a finished cell to the journal and syncs it to disk: a machine that loses power loses
-// no cell that was reported.
+// no cell that was reported. A record that cannot be written is not counted as done. A cell must be
+// added once.
 func (d *Directory) Add(r Record, took Took) error {
 	line, err := encodeRecords([]Record{r})
 	if err != nil {
@@ -338,7 +344,7 @@ type Cost struct {
 }
 
 // ReadCosts sums up the timings of a run directory, most expensive method first; nil where it has
-// none.
+// none. A cell that was computed twice counts twice: both times were spent.
 func ReadCosts(dir string) ([]Cost, error) {
 	b, err := readOptional(filepath.Join(dir, TimingsFile), "timings")
 	if b == nil {
@@ -383,7 +389,8 @@ func ReadCosts(dir string) ([]Cost, error) {
 	return out, nil
 }
 
-// appendTo opens a file of lines for appending, after cutting off an incomplete last line.
+// appendTo opens a file of lines for appending, after cutting off an incomplete last line. A cut
+// line is of a write that was stopped, whose cell is computed again. The file is read whole.
 func appendTo(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -405,7 +412,8 @@ func appendTo(path string) (*os.File, error) {
 
 // Finish writes results.jsonl and results.csv in the order of cells and removes the journal. It
 // returns the records. A missing cell is an error. The journal is removed last, so that a program
-// that is killed on the way finds every cell again.
+// that is killed on the way finds every cell again. Each file is replaced whole. A second call for
+// the same cells changes no file.
 func (d *Directory) Finish(cells []Cell) ([]Record, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -461,7 +469,7 @@ func (d *Directory) writeMethods(methods []string) error {
 }
 
 // Close closes the journal and releases the lock. The journal stays, so that the run can be
-// resumed.
+// resumed. A second call does nothing.
 func (d *Directory) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -488,7 +496,8 @@ func (d *Directory) close() error {
 // maxFile bounds the size of a file in a run directory: 1 GiB.
 const maxFile = 1 << 30
 
-// readFile reads and parses a file that every run directory has.
+// readFile reads and parses a file that every run directory has. Anything but a regular file is
+// refused. Errors name the folder and the file.
 func readFile[T any](dir, name string, parse func([]byte) (T, error)) (v T, err error) {
 	data, err := regularfile.ReadFile(filepath.Join(dir, name), maxFile)
 	if err != nil {
@@ -533,7 +542,8 @@ func ParseConfig(data []byte) (Config, error) {
 }
 
 // ReadResults reads the records of a finished run, those of methods from outside ([OutsideFile])
-// last. Results that lack cells, as after a copy that was cut off, are an error.
+// last. Results that lack cells, as after a copy that was cut off, are an error. It takes no lock:
+// files of a finished run change by replacement alone.
 func ReadResults(dir string) ([]Record, error) {
 	path := filepath.Join(dir, ResultsFile)
 	if _, err := os.Stat(path); err != nil {
@@ -617,7 +627,9 @@ func modelsOf(old *Manifest, m Manifest) string {
 const same = "its identity differs"
 
 // differences describes briefly how the run in a directory differs from the requested one. Four
-// differences are named at most. Settings come first, then engines, models and data.
+// differences are named at most. Settings come first, then engines, models and data. It is for an
+// error message: the identity alone decides, and a difference that this text misses makes it
+// [same].
 func differences(dir string, old *Manifest, c Config, m Manifest) string {
 	var out []string
 	if was, err := ReadConfig(dir); err == nil {

@@ -25,6 +25,9 @@ import (
 //	vary:
 //	  dataset.name: [mnist, cifar10]
 //	  erm.l2: [1, 3]
+//
+// Every run starts from the defaults, and settings and varied values are laid over these in this
+// order.
 type Grid struct {
 	Settings map[string]any   `yaml:"settings"`
 	Vary     map[string][]any `yaml:"vary"`
@@ -44,6 +47,7 @@ const (
 )
 
 // ParseGrid reads a grid from YAML. Unknown keys, and varied keys without values, are errors.
+// Values are not yet checked: [Grid.Runs] does that for each combination.
 func ParseGrid(data []byte) (*Grid, error) {
 	if len(data) > MaxGridBytes {
 		return nil, fmt.Errorf("grid of %d bytes; at most %d are read", len(data), MaxGridBytes)
@@ -94,7 +98,8 @@ func ParseGrid(data []byte) (*Grid, error) {
 	return &g, nil
 }
 
-// valueAt returns the value of a setting in a tree of them, whose keys may be paths.
+// valueAt returns the value of a setting in a tree of them, whose keys may be paths. A key may hold
+// several words of the path, joined by dots, at any level.
 func valueAt(tree map[string]any, path []string) (any, bool) {
 	for n := 1; n <= len(path); n++ {
 		v, ok := tree[strings.Join(path[:n], ".")]
@@ -115,7 +120,8 @@ func valueAt(tree map[string]any, path []string) (any, bool) {
 var lineNumber = regexp.MustCompile(`(?m)\bline \d+: `)
 
 // Runs returns the combinations, keys in alphabetical order and the last one varying fastest. Every
-// configuration is validated before any is returned.
+// configuration is validated before any is returned. Without varied keys there is one run, named
+// run. A name that occurs twice gets the number of its run. The first invalid run is the error.
 func (g *Grid) Runs() ([]GridRun, error) {
 	keys := slices.Sorted(maps.Keys(g.Vary))
 	base, err := yaml.Marshal(g.Settings)
@@ -183,7 +189,7 @@ func strictYAML(data []byte, c *Config) error {
 }
 
 // safeName replaces the characters of a name that some file system refuses by _ and cuts it to 120
-// bytes.
+// bytes. All characters that stay are of one byte, so that the cut splits none.
 func safeName(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {

@@ -19,10 +19,11 @@ import (
 
 // HeldFile lies in a run directory, and methods from outside are scored on it: test features, their
 // labels, the order in which the splits have them, and the heads that intervals are measured
-// against. The splits themselves have no labels of test images.
+// against. The splits themselves have no labels of test images. Labels of test images stay with the
+// run: predictions are scored by it, and their author has features alone.
 const HeldFile = "held.npz"
 
-// held is the content of [HeldFile].
+// held is the content of [HeldFile]. It is read-only once it is made.
 type held struct {
 	score.Test
 	dx, classes int
@@ -33,7 +34,8 @@ type held struct {
 }
 
 // hold writes [HeldFile], unless it is there, and returns its content. A file that is there has
-// precedence, as predictions may have been made from its rows.
+// precedence, as predictions may have been made from its rows. Limits cost two fits or more to all
+// rows, and are computed only where coverage is asked for.
 func (p *Prepared) hold(ctx context.Context, dir *Directory) (*held, error) {
 	if _, err := os.Stat(dir.file(HeldFile)); err == nil {
 		return readHeld(dir.Path)
@@ -75,7 +77,8 @@ func (h *held) tests() map[string]*onnx.Tensor {
 }
 
 // digest returns the sha256 digest of the splits' file of test rows, which is written anew to be
-// hashed. The same rows give the same bytes.
+// hashed. The same rows give the same bytes. Nothing is written to disk: the archive goes into the
+// hash.
 func (h *held) digest() ([]byte, error) {
 	sum := sha256.New()
 	err := npy.WriteArchive(sum, h.tests())

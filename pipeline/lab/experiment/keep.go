@@ -21,7 +21,9 @@ const ModelsDir = "models"
 
 // KeepModels writes the classifiers of the first repeat for each martingale posterior of the run,
 // in the format of fmp pool, to the folder [ModelsDir]: PARTITION-PROTOCOL-METHOD.onnx. Existing
-// files are left as they are. It returns their paths.
+// files are left as they are. It returns their paths. Each is sampled again from the streams of its
+// cell, and so has the heads that were scored. An error leaves the files that were written before
+// it, and a second call goes on with the rest.
 func KeepModels(ctx context.Context, p *Prepared, dir *Directory) ([]string, error) {
 	c := p.Config
 	cells, err := Cells(&c)
@@ -60,7 +62,8 @@ func KeepModels(ctx context.Context, p *Prepared, dir *Directory) ([]string, err
 }
 
 // featureGraph returns the part of the client graph from images to features, and the manifest of
-// classifiers behind it. Features are standardised in the graph where the run did so itself.
+// classifiers behind it. Features are standardised in the graph where the run did so itself. The
+// embedding is fused and cut off again by [models.FeatureGraph], which reads a client graph.
 func (p *Prepared) featureGraph() (*onnx.Model, models.Manifest, error) {
 	var mean, std []float32
 	if p.Stats != nil {
@@ -88,7 +91,7 @@ func (p *Prepared) featureGraph() (*onnx.Model, models.Manifest, error) {
 	return features, f, err
 }
 
-// keeper writes classifiers of a run.
+// keeper writes classifiers of a run. It is for one call and one goroutine.
 type keeper struct {
 	*Prepared
 	// dir is the run's directory, and tuned has the choices of its tuned protocol.
@@ -103,7 +106,7 @@ type keeper struct {
 // keep writes the classifier of a cell, whose clients hold the given rows, unless its file exists.
 // It returns the file's path; none where the method is not a martingale posterior. The origin in
 // its manifest names the model that made the heads: the private, the conjugate or the drawing
-// predictor.
+// predictor. The file appears whole or not at all.
 func (k *keeper) keep(ctx context.Context, cell Cell, t *rival.Task, rows [][]int) (string, error) {
 	m, s, _, err := cellSettings(k.Config, cell, k.tuned)
 	if err != nil || !m.Info().Keep {

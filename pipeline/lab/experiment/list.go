@@ -34,7 +34,7 @@ const maxListDepth = 4
 // List returns the run directories in and below root, in the order of their paths, those that links
 // lead to from elsewhere among them. It does not search inside a run directory, nor further behind
 // a link. A folder that cannot be read is in the error, once, and hides no other: the runs are
-// returned with it.
+// returned with it. Nothing is written or locked, so that runs at work are listed as they are.
 func List(root string) ([]Summary, error) {
 	var out []Summary
 	var bad []error
@@ -85,7 +85,8 @@ func Unread(root string, err error) error {
 	return fmt.Errorf("looking for runs in %s: %w; %s", root, err, remedy)
 }
 
-// closed reports whether permissions keep the files of a folder from being looked up.
+// closed reports whether permissions keep the files of a folder from being looked up. A folder
+// without that file is not closed.
 func closed(dir string) bool {
 	_, err := os.Lstat(filepath.Join(dir, RunFile))
 	return errors.Is(err, fs.ErrPermission)

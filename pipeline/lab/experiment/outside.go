@@ -28,7 +28,8 @@ import (
 // format of [ResultsFile].
 const OutsideFile = "outside.jsonl"
 
-// Outside describes predictions of a method that is not part of this program.
+// Outside describes predictions of a method that is not part of this program. Predictions are
+// another's file, and every number of it is checked before it is scored.
 type Outside struct {
 	// Path is a .npz file with an array for every task of the run, of its name: probabilities (N x
 	// C, or S x N x C for S posterior samples) of the N rows of test.npz, or, as NAME-heads, heads
@@ -49,10 +50,12 @@ type Outside struct {
 // outsideName matches names without blanks, bars and commas, which would end a cell of some table.
 var outsideName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,39}$`)
 
-// maxMembers bounds the posterior samples of predictions from outside.
+// maxMembers bounds the posterior samples of predictions from outside. Probabilities of as many
+// samples are held in memory at once.
 const maxMembers = 1000
 
-// check returns an error for a name that tables could not tell from others.
+// check returns an error for a name that tables could not tell from others. Names are compared with
+// the program's own without regard to case.
 func (o *Outside) check() error {
 	if !outsideName.MatchString(o.Name) {
 		return fmt.Errorf("name %q: want 1 to 40 letters, digits and . _ + -, the first a "+
@@ -74,6 +77,9 @@ func (o *Outside) check() error {
 
 // ScoreOutside scores predictions of a method from outside on the tasks of a finished run, and
 // keeps the records in [OutsideFile], under each protocol of the run. It returns notes for readers.
+// Predictions are checked and scored for all tasks before the file of records is touched: an error
+// leaves it as it was. Scores are the same under each protocol, which does not reach a method from
+// outside.
 func ScoreOutside(ctx context.Context, dir string, o Outside) (notes []string, err error) {
 	o.Group = cmp.Or(o.Group, rival.OneShot)
 	if err := o.check(); err != nil {
@@ -163,7 +169,9 @@ func (h *held) ties(arrays map[string]*onnx.Tensor) (bool, error) {
 }
 
 // read reads the arrays of predictions, one for each task, and the digest of their file. The bytes
-// that it takes are bounded by the largest predictions that the run can have.
+// that it takes are bounded by the largest predictions that the run can have. A task with both
+// kinds of array, or with none, is an error, as is an array of no task. Shapes and values are
+// checked later.
 func (o *Outside) read(h *held, tasks []SplitTask) (map[string]*onnx.Tensor, string, error) {
 	// Eight bytes a number: of each task maxMembers samples, with a row of C numbers for each test
 	// image and for each row of a head.
@@ -206,7 +214,8 @@ const (
 	sumTolerance = 1e-4
 )
 
-// score scores the predictions for one task.
+// score scores the predictions for one task. Heads are scored as the program's own, with coverage
+// and by their number; probabilities without heads have neither.
 func (o *Outside) score(ctx context.Context, h *held, arrays map[string]*onnx.Tensor,
 	t SplitTask) (*Record, error) {
 	out := &Record{Cell: Cell{Partition: t.Partition, Repeat: t.Repeat, Method: o.Name},
@@ -235,7 +244,7 @@ func (o *Outside) score(ctx context.Context, h *held, arrays map[string]*onnx.Te
 
 // samples returns the finite numbers of an array of at most [maxMembers] posterior samples of rows
 // x columns, or of one, and the number of samples; want says in words which shape is wanted. Those
-// of an array of float64 are not copied.
+// of an array of float64 are not copied. The tensor's data are not written.
 func samples(t *onnx.Tensor, rows, columns int, want string) (v []float64, n int, err error) {
 	shape := t.Shape
 	if len(shape) == 2 {
@@ -262,7 +271,8 @@ func samples(t *onnx.Tensor, rows, columns int, want string) (v []float64, n int
 
 // probabilities returns the probabilities of each posterior sample, in the order of the test
 // images. Rows are divided by their sums. The array has the rows of the splits: its row i is that
-// of test image order[i].
+// of test image order[i]. The tolerance admits softmaxes in float32, and dividing by the sum takes
+// their rounding out.
 func (h *held) probabilities(t *onnx.Tensor) ([]*metric.Probabilities, error) {
 	n := len(h.Labels)
 	v, members, err := samples(t, n, h.classes,
@@ -314,7 +324,8 @@ func heads(t *onnx.Tensor, d, classes int) (posterior.Ensemble, error) {
 
 // keep adds records to [OutsideFile], in place of those of the same name. Records of another file,
 // group or size under that name are refused unless Replace is set. A file that would be as it was
-// is not written.
+// is not written. The directory is locked by the caller. The file is replaced whole or not at all,
+// and its records are in the order of names.
 func (o *Outside) keep(d *Directory, rs []Record) error {
 	all, err := readOutside(d.Path)
 	if err != nil {
@@ -345,7 +356,8 @@ func (o *Outside) keep(d *Directory, rs []Record) error {
 }
 
 // readOutside reads the records of methods from outside; none where there is no such file. A record
-// of a method of this program, or without an origin, is an error.
+// of a method of this program, or without an origin, is an error. The file is another's to edit, so
+// that each record is checked as if it were new.
 func readOutside(dir string) ([]Record, error) {
 	path := filepath.Join(dir, OutsideFile)
 	rs, whole, err := readRecords(path)

@@ -28,7 +28,8 @@ import (
 	"fmp/pipeline/task"
 )
 
-// Prepared is everything that a run needs: feature rows, and models loaded into their engine.
+// Prepared is everything that a run needs: feature rows, and models loaded into their engine. Its
+// data may be shared with other runs and are read-only; its models are its own until Close.
 type Prepared struct {
 	// Config is the settings, completed by data and models.
 	Config   Config
@@ -48,7 +49,7 @@ type Prepared struct {
 	close []func() error
 }
 
-// Close releases the models.
+// Close releases the models. It closes all of them, whatever fails, and may be called twice.
 func (p *Prepared) Close() error {
 	var errs []error
 	for _, f := range p.close {
@@ -60,7 +61,8 @@ func (p *Prepared) Close() error {
 
 // Prepare loads the data set, turns its images into feature rows, and loads or builds predictor and
 // embedding, for uses without clients. The engine must use one thread per operator, so that figures
-// do not depend on the machine. versions are written to the manifest.
+// do not depend on the machine. versions are written to the manifest. The caller closes the result.
+// c is copied, and its completed form is in the result.
 func Prepare(ctx context.Context, c Config, eng engine.Engine, versions map[string]string,
 	progress Progress) (*Prepared, error) {
 	return (*Shared)(nil).prepare(ctx, c, eng, progress, versions, 0)
@@ -75,7 +77,8 @@ func (s *Shared) Prepare(ctx context.Context, c Config, eng engine.Engine,
 }
 
 // prepare is [Prepare] for a clients' part of at least that many images. On an error the models
-// that were opened are closed.
+// that were opened are closed. The order is data, checks of sizes, models, checks of methods and
+// settings, and the manifest. No run directory is touched.
 func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, progress Progress,
 	versions map[string]string, least int) (_ *Prepared, err error) {
 	if progress == nil {
@@ -190,7 +193,8 @@ func (p *Prepared) models(eng engine.Engine, l *loaded) (from modelManifests, er
 }
 
 // describe completes the manifest with models, data and sizes, and the identity that follows from
-// these and the settings.
+// these and the settings. The digests decide the identity: a model that is trained again makes
+// another run, also under the same name.
 func (p *Prepared) describe(l *loaded, from modelManifests) (err error) {
 	m := &p.Manifest
 	m.Files = p.Config.fileNames()
@@ -247,7 +251,8 @@ func sharing(held, all int) []string {
 
 // load reads the data set, turns its images into feature rows and splits these into parts. In open
 // scope the corpus has images of its own, passed through the same extractor. There it is read
-// first, as the statistics of its features standardise the tasks' too.
+// first, as the statistics of its features standardise the tasks' too. The training images and
+// their rows, of which parts have been taken, are released before it returns.
 func load(ctx context.Context, c Config, eng engine.Engine, progress Progress) (*loaded, error) {
 	told := func(stage string, done, total int) { progress(even(stage, done, total)) }
 	s := corpus.Source{Dataset: c.corpus(), Extractor: c.Extractor, Shipped: c.corpus().Name,
@@ -303,6 +308,7 @@ func load(ctx context.Context, c Config, eng engine.Engine, progress Progress) (
 }
 
 // checkClasses returns an error where tasks and corpus are of one data set and share a class.
+// Classes of two data sets may share a name and be unlike, and are not compared.
 func (c *Config) checkClasses(tasks, known []string) error {
 	if !c.sameSet(c.corpus().Name) {
 		return nil
@@ -352,7 +358,8 @@ func (l *loaded) tuning(ctx context.Context, c Config, s corpus.Source, from *co
 // untrainedSource is the Source of an untrained model.
 const untrainedSource = "(untrained)"
 
-// model returns the model of a kind that a setting names ([corpus.Model]), or an untrained one.
+// model returns the model of a kind that a setting names ([corpus.Model]), or an untrained one. An
+// untrained model's digest is of its own bytes.
 func (p *Prepared) model(kind, setting, dataset string, behind models.Manifest,
 	untrained func() (*onnx.Model, error)) (*onnx.Model, models.Manifest, error) {
 	m, f, note, err := corpus.Model(kind, setting, dataset, behind)
@@ -376,7 +383,8 @@ func (p *Prepared) model(kind, setting, dataset string, behind models.Manifest,
 }
 
 // conjugate finds and loads the conjugate predictor. Without one, the methods that need it are
-// dropped from the list of all methods.
+// dropped from the list of all methods. In open scope none is looked for. p.Conjugate is the model
+// without the corpus's images, and the engine has the one with them.
 func (p *Prepared) conjugate(c *Config, eng engine.Engine,
 	behind models.Manifest) (models.Manifest, error) {
 	note := ""
@@ -439,7 +447,8 @@ func (p *Prepared) withImages(m *onnx.Model, b *task.Bank) (*onnx.Model, error) 
 }
 
 // leave takes methods out of a run of all, and notes why; where the settings name methods (given),
-// one of these that is among them is an error, which states a remedy.
+// one of these that is among them is an error, which states a remedy. p.Config.Methods then names
+// those that stay, so that whether any were given is asked before.
 func (p *Prepared) leave(given bool, out func(i rival.Info) bool, why, remedy string) error {
 	all, err := p.Config.methods()
 	if err != nil {
@@ -472,7 +481,8 @@ func (p *Prepared) leave(given bool, out func(i rival.Info) bool, why, remedy st
 
 // withNames leaves out the methods that name a task's classes by the corpus's where these are
 // fewer, and notes which; where the settings name methods (given), it is an error. In open scope
-// tuning tasks take their classes from the corpus, and methods know the rest ([leaveOut]).
+// tuning tasks take their classes from the corpus, and methods know the rest ([leaveOut]). A method
+// that names n classes needs as many of the corpus, since no two share a name.
 func (p *Prepared) withNames(given bool) error {
 	c, d := &p.Config, p.Data
 	if d.Corpus == nil {
@@ -496,6 +506,7 @@ var errNoCorpus = errors.New("there is no corpus to take its moments from (datas
 
 // withoutPredictor makes FMP read moments where there is no open predictor either, drops the
 // methods that a predictor or a corpus is for from the list of all methods, and notes which.
+// Methods that the settings name are all kept, and one that cannot run says so itself.
 func (p *Prepared) withoutPredictor(c *Config, note string) error {
 	if p.Tools.Open != nil {
 		if c.Conjugate.Model == "none" { // asked for, and yet there is a predictor behind FMP
@@ -532,7 +543,8 @@ func (p *Prepared) withoutPredictor(c *Config, note string) error {
 }
 
 // private loads the private predictor if the settings ask for a private round. It has to be of the
-// extractor and, where there is one, of the conjugate predictor.
+// extractor and, where there is one, of the conjugate predictor. The manifest is empty for rounds
+// without privacy.
 func (p *Prepared) private(c Config, eng engine.Engine,
 	behind models.Manifest) (models.Manifest, error) {
 	if c.Privacy.Epsilon == 0 {
@@ -553,7 +565,9 @@ func (p *Prepared) private(c Config, eng engine.Engine,
 }
 
 // open finds the predictor for tasks on classes that the corpus lacks. In closed scope only a given
-// file or a shipped one is used; in open scope one is required, or a corpus to build it from.
+// file or a shipped one is used; in open scope one is required, or a corpus to build it from. The
+// setting none finds none in either scope. A shipped one that does not fit is left out without a
+// note in closed scope.
 func (p *Prepared) open(c Config, behind models.Manifest) (models.Manifest, error) {
 	behind.C = 0 // its classes are the corpus's
 	switch c.Open.Model {
@@ -607,7 +621,7 @@ func unscored(labels []int, classes int) string {
 }
 
 // banks returns the clients' part and the test images, at most test of these, the first; 0 means
-// all.
+// all. Test rows are a slice of the features and are not copied. The corpus is the caller's to add.
 func banks(r *corpus.Images, test int) (*Data, error) {
 	f := r.Features
 	d := &Data{Test: f.Test.Features, TestLabels: f.Test.Labels}
@@ -629,7 +643,8 @@ func banks(r *corpus.Images, test int) (*Data, error) {
 // points: the total stays.
 type constantWeights struct{ Compressor }
 
-// Compress is the compressor's, with every weight of an upload replaced by the mean one.
+// Compress is the compressor's, with every weight of an upload replaced by the mean one. It
+// overwrites the sets that the compressor made, which are nobody else's.
 func (k constantWeights) Compress(ctx context.Context, clients []*point.Set) ([]*point.Set, error) {
 	out, err := k.Compressor.Compress(ctx, clients)
 	for i, u := range out {

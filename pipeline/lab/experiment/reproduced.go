@@ -40,7 +40,9 @@ type Changed struct {
 }
 
 // Reproduce compares the records of a kept run with those of one that was made again, cell by cell.
-// The second may have fewer repeats and methods. An error is returned where they share no cell.
+// The second may have fewer repeats and methods. An error is returned where they share no cell. Of
+// two records of one cell in was the last counts. Records are not changed. Reading the manifests
+// and settings of both folders may fail, and the comparison is then returned beside the error.
 func Reproduce(kept, made string, was, is []Record) (_ *Reproduced, err error) {
 	out := &Reproduced{Kept: kept, Made: made}
 	cells := map[Cell]*Record{}
@@ -65,7 +67,8 @@ func Reproduce(kept, made string, was, is []Record) (_ *Reproduced, err error) {
 	return out, err
 }
 
-// add compares two records of one cell.
+// add compares two records of one cell. Texts and absent figures are equal or changed, and never
+// near.
 func (o *Reproduced) add(old, r *Record) error {
 	was, err := old.figures()
 	if err != nil {
@@ -107,7 +110,8 @@ func (o *Reproduced) add(old, r *Record) error {
 }
 
 // figures are all that a record holds, by their names in [ResultsFile], such as ece or
-// shifted.0.nll: numbers and texts.
+// shifted.0.nll: numbers and texts. The way through JSON takes in figures that a record may get
+// later, without a list of them here.
 func (r *Record) figures() (map[string]any, error) {
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -138,7 +142,7 @@ func (r *Record) figures() (map[string]any, error) {
 }
 
 // reason says in which settings, models and data two runs differ, apart from their repeats and
-// methods.
+// methods. Repeats and methods are left out since a second run may have fewer of them.
 func reason(kept, made string) (string, error) {
 	old, err := ReadManifest(kept)
 	if err != nil {

@@ -23,7 +23,8 @@ import (
 	"fmp/pipeline/task"
 )
 
-// Data is the input of a run: standardised feature rows of the parts of one data set.
+// Data is the input of a run: standardised feature rows of the parts of one data set. It is
+// read-only, and may be shared by concurrent runs.
 type Data struct {
 	// Clients is the part from which new tasks' clients draw; Corpus the meta-training corpus,
 	// which only the tuned protocol reads, nil where there is none.
@@ -37,7 +38,8 @@ type Data struct {
 	Shifts []score.Shift
 }
 
-// Compressor makes clients' uploads (fmp/pipeline/compress).
+// Compressor makes clients' uploads (fmp/pipeline/compress). Compress returns one set for each
+// client, in their order. It changes none of the clients' sets.
 type Compressor interface {
 	Compress(ctx context.Context, clients []*point.Set) ([]*point.Set, error)
 }
@@ -90,7 +92,8 @@ func Cells(c *Config) ([]Cell, error) {
 	return c.cellsOf(names), nil
 }
 
-// cellsOf returns the cells of methods, in that order.
+// cellsOf returns the cells of methods, in that order. The order decides that of files and tables,
+// and not that of the work.
 func (c *Config) cellsOf(methods []string) []Cell {
 	var out []Cell
 	for _, p := range c.Partitions() {
@@ -106,7 +109,8 @@ func (c *Config) cellsOf(methods []string) []Cell {
 }
 
 // lacking returns the cells without a record, of the methods that run.json and the settings name
-// and those of the records. Where neither names any, an earlier version had fewer methods.
+// and those of the records. Where neither names any, an earlier version had fewer methods. ran may
+// be nil. A name in the settings that no method has is passed over, as of an earlier version.
 func (c *Config) lacking(ran []string, rs []Record) []Cell {
 	methods, has := slices.Clone(ran), map[Cell]bool{}
 	add := func(name string) {
@@ -127,7 +131,8 @@ func (c *Config) lacking(ran []string, rs []Record) []Cell {
 }
 
 // methods returns the requested methods. If all are requested, those that lack something are left
-// out; if some are named, that is an error.
+// out; if some are named, that is an error. Named methods are in the order of the settings, and all
+// of them in that of the registry.
 func (c *Config) methods() ([]rival.Method, error) {
 	names := c.Methods
 	if len(names) == 0 {
@@ -149,7 +154,8 @@ func (c *Config) methods() ([]rival.Method, error) {
 	return out, nil
 }
 
-// lacks returns why a run with these settings cannot have a method; "" where it can.
+// lacks returns why a run with these settings cannot have a method; "" where it can. It goes by
+// settings alone: a predictor that is missing shows only once models are opened.
 func (c *Config) lacks(i rival.Info) string {
 	switch {
 	case i.NeedsCorpus && c.Dataset.Splits.Corpus == 0:
@@ -212,7 +218,9 @@ type running struct {
 // records. Tasks (a partition and a repeat), and the methods of the last ones, run in parallel on
 // as many threads as the settings say. Every random number comes from a stream named after its
 // task, so the results depend neither on the order nor on the number of threads. Cancelling ctx
-// stops before the next method; finished cells stay in the directory.
+// stops before the next method; finished cells stay in the directory. The order is the corpus's
+// moments, tuning, limits, cells. An error leaves the finished cells and choices, and the same call
+// goes on from them. dir stays open: the caller closes it.
 func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 	progress Progress) ([]Record, error) {
 	c.FillDefaults()
@@ -255,7 +263,8 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 
 // cells computes those that the directory does not have. Goroutines take them from one queue, and
 // each computes with inner threads. At the first error the others stop before their next cell. A
-// goroutine holds inner threads of [Shared] for one cell at a time.
+// goroutine holds inner threads of [Shared] for one cell at a time. A cell that is half done when
+// another fails is finished and recorded, unless its method heeds ctx.
 func (r *running) cells(ctx context.Context, cells []Cell) error {
 	q, count := &queue{}, newCounter("methods", r.progress)
 	work, ctx := errgroup.WithContext(ctx)
@@ -299,7 +308,8 @@ func (r *running) cells(ctx context.Context, cells []Cell) error {
 }
 
 // group returns the group of a partition and a repeat, without cells. Its task is made by the first
-// cell that asks for it, while others wait; an error is theirs too.
+// cell that asks for it, while others wait; an error is theirs too. A group without cells makes no
+// task. The rivals' task of the protocol calibrated is made in the same way.
 func (r *running) group(ctx context.Context, p Partition, repeat int) *group {
 	g := &group{partition: p, repeat: repeat}
 	g.task = sync.OnceValues(func() (*rival.Task, error) {
@@ -317,7 +327,8 @@ func (r *running) group(ctx context.Context, p Partition, repeat int) *group {
 }
 
 // cell computes and records one cell. Processor time is the whole process's, and is recorded only
-// where no other cell runs beside it.
+// where no other cell runs beside it. The making of the task is not in its time, and the work that
+// methods share is in the first one's.
 func (r *running) cell(ctx context.Context, g *group, cell Cell, count *counter) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -358,14 +369,17 @@ func (d *Data) test(c Config) (*score.Test, error) {
 	return t, err
 }
 
-// batches draws those of a run's joint scores.
+// batches draws those of a run's joint scores. The stream is named by the seed alone: runs of a
+// seed on the same images share them.
 func batches(c Config, features []float32, dx int) (*metric.Batches, error) {
 	return metric.NewBatches(rng.New(c.Seed, "joint"), features, dx, jointBatches)
 }
 
 // limits computes the limits of the methods as data grow, from all rows of corpus and clients'
 // part. In open scope, where the corpus has other classes, they are from the latter alone. It sets
-// the class means of all rows in the tools, and in test the heads fitted to all rows.
+// the class means of all rows in the tools, and in test the heads fitted to all rows. All rows
+// stand for infinite data, and the clients' own rows are among them. Nobody else may use the tools
+// meanwhile.
 func (k *Tools) limits(ctx context.Context, d *Data, test *score.Test, open bool) error {
 	var sets []*point.Set
 	for _, b := range []*task.Bank{d.Corpus, d.Clients} {
@@ -403,7 +417,8 @@ func (k *Tools) limits(ctx context.Context, d *Data, test *score.Test, open bool
 
 // knows gives the tools the corpus' moments where a requested method needs them, and in closed
 // scope its class means as the conjugate predictor reads them. Tools are copied before they get the
-// moments of another corpus, so that the run's own stay.
+// moments of another corpus, so that the run's own stay. Without a method that reads the corpus
+// nothing is computed. Moments of n rows cost O(n dx^2).
 func (k *Tools) knows(ctx context.Context, c Config, d *Data) error {
 	k.known = nil
 	methods, err := c.methods()
@@ -433,14 +448,16 @@ func (k *Tools) knows(ctx context.Context, c Config, d *Data) error {
 }
 
 // Task returns the task of clients who hold the given rows of the clients' part, with everything
-// that the methods of a run read.
+// that the methods of a run read. Equal rows under one stream give equal figures; a stream is used
+// for one task of a run.
 func (p *Prepared) Task(ctx context.Context, rows [][]int, stream string) (*rival.Task, error) {
 	return p.Tools.task(ctx, p.Config, p.Data.Clients.Clients(rows), stream,
 		p.Config.threads(), nil)
 }
 
 // draw returns the task of a partition and a repeat: the rows of the clients' part that each client
-// holds, and those of its calibration points.
+// holds, and those of its calibration points. The stream names no method: all methods of a repeat
+// have the same clients.
 func (c *Config) draw(bank *task.Bank, p Partition,
 	repeat int) (rows, beside [][]int, err error) {
 	return bank.PartitionBeside(rng.New(c.Seed, "clients", p.stream(repeat)), c.Federation.Clients,
@@ -460,7 +477,7 @@ func (k Tools) drawn(ctx context.Context, c *Config, bank *task.Bank, p Partitio
 }
 
 // calibration returns the calibration points of clients that hold the given rows for it; nil where
-// none has any.
+// none has any. Rows are copied, client by client.
 func calibration(bank *task.Bank, beside [][]int) *posterior.Calibration {
 	out := &posterior.Calibration{}
 	for m, own := range beside {
@@ -478,7 +495,8 @@ func calibration(bank *task.Bank, beside [][]int) *posterior.Calibration {
 // task computes the clients' uploads and returns their task. The embedding's uploads are computed
 // only where a method reads them: where FMP has neither predictor nor moments, and for FMP-ISAB and
 // the control of a run without a closed form. by are images by which FMP chooses in open scope;
-// nil: none.
+// nil: none. Uploads are made once and read by all methods of the task. Class means are computed
+// where there is a predictor for them, whether or not a method asks.
 func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream string, threads int,
 	by *posterior.Calibration) (*rival.Task, error) {
 	in := rival.Input{
@@ -530,6 +548,7 @@ func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream 
 
 // Moments computes the clients' uploads of moments; stream names the round. Calibration points are
 // chosen by hashes with a key of the client: of equal images two clients do not choose the same.
+// Calibration points are in neither means nor scatter. The cost is O(n dx^2) for n rows in all.
 func (k Tools) Moments(ctx context.Context, clients []*point.Set,
 	stream string) ([]discriminant.Client, error) {
 	var out []discriminant.Client
@@ -554,7 +573,8 @@ func (k Tools) Moments(ctx context.Context, clients []*point.Set,
 }
 
 // cellSettings returns the method of a cell and its settings: the raw ones, or those that tuning
-// chose.
+// chose. The choice is nil where nothing was chosen. It points into tuned, which nobody writes by
+// then.
 func cellSettings(c Config, cell Cell,
 	tuned *Tuned) (rival.Method, rival.Settings, *Choice, error) {
 	m, err := rival.Lookup(cell.Method)
@@ -610,7 +630,8 @@ type applied struct {
 func inHindsight(best rival.Choice, own float64) float64 { return min(slices.Min(best.NLL), own) }
 
 // score runs a method on a task and scores it. Hindsight tunes the method once more, on the scored
-// images themselves: a bound of tuning that no protocol may use.
+// images themselves: a bound of tuning that no protocol may use. Hindsight costs the method's whole
+// grid once more for each cell.
 func (r *running) score(ctx context.Context, t *rival.Task, test *score.Test, cell Cell,
 	p Partition, a applied) (*Record, error) {
 	m, s, choice := a.Method, a.settings, a.choice

@@ -14,7 +14,8 @@ import (
 
 // Shared holds the resources of concurrent runs of one program: a number of threads, and the data
 // of runs on the same images behind the same extractor, which are loaded once. No figure depends on
-// which run is the first or on how many there are. The nil *Shared shares nothing.
+// which run is the first or on how many there are. The nil *Shared shares nothing. All its methods
+// are safe for concurrent use.
 type Shared struct {
 	threads, runs int
 	free          *semaphore.Weighted
@@ -52,7 +53,8 @@ func NewShared(threads, atOnce int, runs []Config) (*Shared, error) {
 }
 
 // Done reports that the run of settings c has ended, successfully or not. Data that no other run
-// will use are released.
+// will use are released. Each run given to [NewShared] reports once. Runs that still hold the data
+// keep them in memory.
 func (s *Shared) Done(c Config) error {
 	k, err := dataKey(c)
 	if err != nil {
@@ -68,7 +70,8 @@ func (s *Shared) Done(c Config) error {
 
 // Do calls do, which uses n threads, once that many are free. Work that asks for more than there
 // are gets all of them. A call within do may wait for itself. Waiting calls are served in their
-// order, so that work of many threads is not put off for ever.
+// order, so that work of many threads is not put off for ever. An error is that of do, or of ctx
+// where it ended while waiting.
 func (s *Shared) Do(ctx context.Context, n int, do func() error) error {
 	if s == nil {
 		return do()
@@ -93,7 +96,8 @@ func (s *Shared) plan(threads, n int) (at, inner int) {
 	return at, max(1, inner)
 }
 
-// load calls make, or returns its result for another run of the same data.
+// load calls make, or returns its result for another run of the same data. The lock is not held
+// while make runs, so that runs of other data do not wait.
 func (s *Shared) load(c Config, make func() (*loaded, error)) (*loaded, error) {
 	if s == nil {
 		return make()
@@ -112,7 +116,8 @@ func (s *Shared) load(c Config, make func() (*loaded, error)) (*loaded, error) {
 }
 
 // dataKey identifies the settings that decide feature rows and their parts. Scores that are
-// computed after loading are left out of it.
+// computed after loading are left out of it. Two runs that differ in methods or in the federation
+// alone have one key. A key that is too fine costs time, and one too coarse would mix data.
 func dataKey(c Config) (string, error) {
 	c.FillDefaults()
 	c.Scores.Coverage, c.Scores.Hindsight = false, false

@@ -18,7 +18,10 @@ import (
 // data sets alone: others are made of the test images. At most Images of each kind are taken. All
 // corruptions are made of the same test images, so that severities can be compared. Shifts are in
 // the order of the settings: others, domains, then corruptions by kind and severity. Test images,
-// and those of none of the classes, are taken evenly spaced.
+// and those of none of the classes, are taken evenly spaced. No setting for any returns nothing,
+// and reads no image. The first data set that cannot be read ends it. Features go through the
+// extractor one shift at a time, so that the pixels of one are in memory beside those of the test
+// images.
 func (s Scores) shifts(ctx context.Context, c Config, ds *dataset.Dataset, x *extractor.Extractor,
 	stats *featurize.Stats,
 	progress Progress) (out []score.Shift, digests map[string]string, err error) {
@@ -90,7 +93,7 @@ func (s Scores) shifts(ctx context.Context, c Config, ds *dataset.Dataset, x *ex
 
 // Domain is a kind of images with the task's classes: a corruption (package corrupt) of a severity
 // from 1, rotation by 90° times the severity (0 is none), or a data set with the same classes,
-// whose severity is 0.
+// whose severity is 0. Images of a domain keep the labels of those that they are made of.
 type Domain struct {
 	Kind     string
 	Severity int
@@ -109,7 +112,8 @@ func (s *Scores) ofTest(name string) bool {
 }
 
 // of returns the domain's images, made of test or read, in random order where a file may hold them
-// by class, and a data set's digest.
+// by class, and a data set's digest. The stream of a corruption names its kind and severity: one
+// domain more leaves the pixels of the others.
 func (d Domain) of(ctx context.Context, c Config, ds *dataset.Dataset,
 	test *dataset.Labelled) (*dataset.Labelled, string, error) {
 	var images *dataset.Images
@@ -157,7 +161,8 @@ func (d Domain) of(ctx context.Context, c Config, ds *dataset.Dataset,
 		Labels: some.Labels}, other.Digest, nil
 }
 
-// inMemory returns images of a part with their pixels.
+// inMemory returns images of a part with their pixels. Images of files are decoded here, and an
+// image that fails is the error.
 func inMemory(ctx context.Context, p *dataset.Labelled, idx []int) (*dataset.Labelled, error) {
 	some, err := p.Subset(idx)
 	if err != nil {
@@ -166,7 +171,8 @@ func inMemory(ctx context.Context, p *dataset.Labelled, idx []int) (*dataset.Lab
 	return some.Load(ctx)
 }
 
-// spread returns at most most of n indices, evenly spaced: files may hold images by class.
+// spread returns at most most of n indices, evenly spaced: files may hold images by class. Indices
+// ascend and are all different.
 func spread(n, most int) []int {
 	out := make([]int, min(n, most))
 	for i := range out {

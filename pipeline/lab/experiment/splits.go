@@ -33,7 +33,7 @@ const (
 const splitsFormat = "fmp-splits/1"
 
 // Splits is the manifest of a run's tasks as files, from which a method outside this program makes
-// predictions.
+// predictions. It is written last: a folder with a manifest has had all of its files.
 type Splits struct {
 	Format string `json:"format"`
 	// Identity is that of the run.
@@ -81,6 +81,9 @@ func (c *Config) splitTasks() []SplitTask {
 // all clients: features, labels, client; calibration points likewise), corpus.npz (features,
 // labels), test.npz (features alone) and, last, the manifest. It writes [HeldFile] to the run
 // directory. Of a folder with the run's own splits, files that are gone or changed are made again.
+// The folder is checked before anything is written. The tasks are those that the run draws, from
+// the same streams. An error in a new folder leaves files without a manifest, which a second call
+// writes anew.
 func ExportSplits(ctx context.Context, p *Prepared, dir *Directory, path string) error {
 	there, err := splitsThere(path, p)
 	if err != nil {
@@ -145,7 +148,8 @@ func ExportSplits(ctx context.Context, p *Prepared, dir *Directory, path string)
 }
 
 // splitsThere returns the manifest in the folder, where it is of a run of this identity. A folder
-// with other files is an error; parts of splits that were stopped are written again.
+// with other files is an error; parts of splits that were stopped are written again. Nothing of a
+// folder is removed. No manifest and no error means that the files may be written.
 func splitsThere(path string, p *Prepared) (*Splits, error) {
 	entries, err := os.ReadDir(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -195,7 +199,8 @@ func (m *Splits) whole(path string, h *held) (bool, error) {
 }
 
 // rowArrays returns the rows of the given clients: features [n, dx], labels [n] and client [n]. The
-// last two are int64. There are none where there are no rows.
+// last two are int64. There are none where there are no rows. Rows are client by client, and are
+// copied.
 func rowArrays(bank *task.Bank, of [][]int, prefix string) map[string]*onnx.Tensor {
 	var features []float32
 	var labels, client []int
@@ -230,5 +235,6 @@ func fileDigest(path string) (string, error) {
 	return models.DigestBytes(data), nil
 }
 
-// maxSplit bounds the size of a file of splits, in bytes: 16 GiB.
+// maxSplit bounds the size of a file of splits, in bytes: 16 GiB. A file is read whole to be
+// hashed, and so takes as much memory.
 const maxSplit = 16 << 30

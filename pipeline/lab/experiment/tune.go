@@ -19,7 +19,8 @@ import (
 	"fmp/pipeline/task"
 )
 
-// Tuned is tuning.json: the choices of the tuned protocol, by partition and method.
+// Tuned is tuning.json: the choices of the tuned protocol, by partition and method. The file is
+// written after every choice, so that it may lack some while a run is at work.
 type Tuned struct {
 	Choices []Choice `json:"choices"`
 }
@@ -49,7 +50,7 @@ func ReadTuned(dir string) (*Tuned, error) {
 }
 
 // EdgeNotes names the settings that were chosen at an end of their grid, where a value beyond might
-// be better.
+// be better. They are notes for readers, and no errors.
 func (t *Tuned) EdgeNotes() []string {
 	var out []string
 	for _, c := range t.Choices {
@@ -93,7 +94,9 @@ type tuning struct {
 // from the corpus, of the same size and partition as the run's. Test images are not used. The
 // choices of an earlier run in the same directory are read back, and each choice is saved as it is
 // made, so that a stopped run resumes with the next. The tasks of one partition are made while the
-// methods of the one before are tuned. Choices do not depend on their order.
+// methods of the one before are tuned. Choices do not depend on their order. Without the tuned
+// protocol the choices are none, and nothing is read. Tuning comes before any cell, so that an
+// error of it costs no cell.
 func (r *running) tune(ctx context.Context) (*Tuned, error) {
 	if !slices.Contains(r.Protocols(), "tuned") {
 		return &Tuned{}, nil
@@ -142,7 +145,8 @@ func (r *running) tune(ctx context.Context) (*Tuned, error) {
 }
 
 // newTuning lists the methods to be tuned, and reads the choices of an earlier run. A method whose
-// leader runs too gets the leader's choice; methods that calibrate themselves have none.
+// leader runs too gets the leader's choice; methods that calibrate themselves have none. A choice
+// in the file of a method that the run has not is not kept.
 func (r *running) newTuning() (*tuning, error) {
 	all, err := r.Config.methods()
 	if err != nil {
@@ -182,7 +186,8 @@ func (r *running) newTuning() (*tuning, error) {
 	return u, nil
 }
 
-// made returns the choices so far.
+// made returns the choices so far. Followers' choices are copies of their leaders', after all
+// others. The caller holds mu, or is alone.
 func (u *tuning) made() *Tuned {
 	out := &Tuned{}
 	for _, c := range u.choices {
@@ -236,7 +241,8 @@ const tuningBatches = 250
 
 // heldTasks draws the tasks of the corpus on which one partition is tuned: clients as in the run,
 // and held-out rows that no client has. In open scope each task has classes of its own. Streams are
-// named "tuning", partition and number: no task of the run has such a name.
+// named "tuning", partition and number: no task of the run has such a name. Every method is tuned
+// on the same tasks, which share their memos. Target rows are tuning.points in number.
 func (r *running) heldTasks(ctx context.Context, p Partition, threads int) ([]rival.Held, error) {
 	c, data, tools := r.Config, r.data, r.tools
 	s := task.Sampler{Bank: data.Corpus, Points: c.Federation.Points, Alphas: []float64{p.Alpha},
@@ -278,7 +284,8 @@ func (r *running) heldTasks(ctx context.Context, p Partition, threads int) ([]ri
 // withoutRows returns tools that know only those rows of the corpus which a tuning task does not
 // score: moments of the very rows that are scored would ask for settings that trust them too much.
 // The clients' rows stay: without them the corpus would be much smaller than the run's. Where less
-// than half of it, or fewer than two images of a class, would be left the tools know all of it.
+// than half of it, or fewer than two images of a class, would be left the tools know all of it. The
+// run's own tools stay as they are.
 func (r *running) withoutRows(ctx context.Context, t *task.Task) (Tools, error) {
 	tools := r.tools
 	if tools.known == nil {
@@ -318,7 +325,9 @@ func (c *Config) tunedOnSeen(corpus *task.Bank) string {
 // run's tasks have, drawn anew each time, and tools that know only the rest of the corpus. If fewer
 // than two classes would remain, they know all of it. Classes of the setting tuning.classes take
 // the place of the corpus's, all of them where they are fewer, without uploads of an embedding
-// then, and tools know all of the corpus.
+// then, and tools know all of the corpus. The scalars of the open predictor stay those that were
+// trained, and its coordinates are made anew from the rest. Neither data nor the tools given are
+// changed.
 func leaveOut(ctx context.Context, r *rand.Rand, c Config, data *Data,
 	tools Tools) (*task.Bank, Tools, error) {
 	n := data.Clients.C

@@ -9,7 +9,9 @@ import (
 )
 
 // checkUnread fails for settings of uploads of moments, and the protocol that reads these, where no
-// client sends any, and notes settings of a mode that the run is not in.
+// client sends any, and notes settings of a mode that the run is not in. It comes after the models
+// are found, since only they tell whether clients send moments. The run directory is not open by
+// then.
 func (p *Prepared) checkUnread() error {
 	c, d := &p.Config, Default()
 	if n := c.unread(); n != "" {
@@ -38,7 +40,8 @@ func (p *Prepared) checkUnread() error {
 
 // unread returns a note of settings that are not their defaults and belong to a mode that the run
 // is not in; "" where there are none. A row says when its settings are read, and why they are not
-// otherwise.
+// otherwise. Such settings are noted and not refused: a grid varies a mode, and keeps the settings
+// of all its modes.
 func (c *Config) unread() string {
 	d, s := Default(), c.Scores
 	var out []string

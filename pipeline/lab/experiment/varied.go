@@ -15,7 +15,8 @@ var unvaried = []string{"output.dir", "engine.threads", "engine.library", "datas
 
 // Varied returns the settings in which runs differ, by dotted key, and each run's values of them.
 // Settings that decide no figure, and those that a table's title has, are left out. A setting that
-// one run lacks, as an earlier version wrote it, does not differ for that alone.
+// one run lacks, as an earlier version wrote it, does not differ for that alone. Keys are in
+// alphabetical order, and values in that of dirs; "" stands for a setting that a run lacks.
 func Varied(dirs []string) (keys []string, values [][]string, err error) {
 	var all []map[string]string
 	for _, d := range dirs {
@@ -47,7 +48,7 @@ func Varied(dirs []string) (keys []string, values [][]string, err error) {
 }
 
 // Setting returns the value of a setting in a run directory, by dotted key, and the keys that there
-// are.
+// are. An unknown key has the value "" and no error: the caller looks it up in keys.
 func Setting(dir, key string) (value string, keys []string, err error) {
 	c, err := ReadConfig(dir)
 	if err != nil {

@@ -25,7 +25,8 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// Options are the settings of a measurement.
+// Options are the settings of a measurement. Paths are two at least, as a standard error over one
+// does not exist.
 type Options struct {
 	experiment.Rounds         // Samples is not read: a method's own samples are as many as Paths
 	Paths             int     // 2 or more
@@ -36,11 +37,14 @@ type Options struct {
 
 // Names of rows.
 const (
+	// They are the methods' names in the table of methods.
 	Points = "FMP-ISAB"
 	One    = "FMP-one"
 )
 
-// Row holds the paths of one method, means over repeats.
+// Row holds the paths of one method, means over repeats. A martingale has a Drift of 0 at every
+// step, within two or three of its DriftError. The Spread of the last step should then approach the
+// row's own Spread as Drawn grows.
 type Row struct {
 	Method string `json:"method"`
 	Steps  []Step `json:"steps"`
@@ -60,7 +64,8 @@ type Step struct {
 	Drift      float64 `json:"drift"`
 	DriftError float64 `json:"drift_error"`
 	// Moved is the distance of an image's mean over paths from its start, its root mean square over
-	// images, less the noise of paths.
+	// images, less the noise of paths. It is 0 where the noise of paths explains the distance or
+	// more.
 	Moved  float64 `json:"moved"`
 	Spread float64 `json:"spread"` // standard deviation over paths, a mean over test images
 }
@@ -70,13 +75,15 @@ type Step struct {
 type start struct {
 	seen float64 // images or points of all clients
 	// path draws one path, of Batches + 1 heads, the first before any batch. Several run at a time,
-	// each with a generator of its own.
+	// each with a generator of its own. A path may take r as its own, and must not change the
+	// round's statistics, which paths share.
 	path    func(ctx context.Context, r *rand.Rand) ([]erm.Theta, error)
 	samples posterior.Ensemble
 }
 
 // Run follows the paths of FMP-ISAB, whose points the predictor draws, and of FMP-one without a
-// corpus, whose images the discriminant of most weight draws.
+// corpus, whose images the discriminant of most weight draws. Both methods have the same clients in
+// a repeat. The first error ends the run without rows. Rows are in the order FMP-ISAB, FMP-one.
 func Run(ctx context.Context, p *experiment.Prepared, o Options) ([]Row, error) {
 	if p.Tools.Drawer == nil || p.Tools.Compressor == nil {
 		return nil, errors.New("martingale: no predictor or embedding for this data set; fmp " +
@@ -110,7 +117,8 @@ func Run(ctx context.Context, p *experiment.Prepared, o Options) ([]Row, error) 
 }
 
 // points starts from the clients' compressed points. A batch is drawn given all points before it,
-// and the head is fitted again to all of them. A path of T batches costs T + 1 fits.
+// and the head is fitted again to all of them. A path of T batches costs T + 1 fits. A path is
+// sequential, and paths run beside each other: a fit has one thread for that reason.
 func (o Options) points(ctx context.Context, p *experiment.Prepared, clients []*point.Set,
 	repeat int) (*start, error) {
 	uploads, err := p.Tools.Compressor.Compress(ctx, clients)
@@ -132,7 +140,8 @@ func (o Options) points(ctx context.Context, p *experiment.Prepared, clients []*
 		}
 		return s.Theta, nil
 	}
-	// The method's own samples draw as many points as a whole path, all at once.
+	// The method's own samples draw as many points as a whole path, all at once. Their spread is
+	// that of a single large batch, to which the paths' spread is compared.
 	m := &posterior.Martingale{Drawer: p.Tools.Drawer, Samples: o.Paths,
 		Fresh: o.Batches * o.Batch, Seed: o.Seed,
 		Stream: fmt.Sprint("martingale/", repeat), Threads: o.Threads}
@@ -149,6 +158,7 @@ func (o Options) points(ctx context.Context, p *experiment.Prepared, clients []*
 			if err != nil {
 				return nil, err
 			}
+			// After the last batch no further point is drawn.
 			if heads = append(heads, head); batch == o.Batches {
 				return heads, nil
 			}
@@ -169,7 +179,8 @@ func (o Options) points(ctx context.Context, p *experiment.Prepared, clients []*
 }
 
 // one starts from the clients' statistics, without a corpus. Forward draws the paths of the
-// component of most weight.
+// component of most weight. Forward copies the component's statistics, and a regression, which has
+// no prediction of images, makes it fail.
 func (o Options) one(_ context.Context, _ *experiment.Prepared, clients []*point.Set,
 	repeat int) (*start, error) {
 	r, _, err := rival.RoundOf(clients, fmt.Sprint("martingale/", repeat))
@@ -190,7 +201,8 @@ func (o Options) one(_ context.Context, _ *experiment.Prepared, clients []*point
 
 // follow adds the paths' probabilities at the test features, with a share of 1/Repeats. All paths
 // begin at one head, whose most probable class is followed at each image. It predicts the test
-// images Paths (Batches + 1) times.
+// images Paths (Batches + 1) times. The generator of path i is named by method, repeat and i:
+// figures do not depend on the threads. It keeps Paths (Batches + 1) heads in memory.
 func (o Options) follow(ctx context.Context, row *Row, s *start, test []float32, repeat int) error {
 	paths := make([][]erm.Theta, o.Paths)
 	if err := parallel.Each(ctx, max(o.Threads, 1), len(paths),
@@ -232,6 +244,7 @@ func (o Options) follow(ctx context.Context, row *Row, s *start, test []float32,
 			begin, before = now, now
 		}
 		row.Steps[t].add(now, before, begin, share)
+		// Step t is after batch t, and before that batch t - 1 of them were drawn.
 		row.Steps[t].Seen += share * (s.seen + float64(max(t-1, 0)*o.Batch))
 		row.Steps[t].Drawn = float64(t * o.Batch)
 		before = now
@@ -248,8 +261,9 @@ func (o Options) follow(ctx context.Context, row *Row, s *start, test []float32,
 }
 
 // add adds the state of paths, [paths][images], beside that before the batch and at the start. With
-// n paths of deviation d the mean over them has a variance of d^2/n. Moved has the square of
-// its distance to the start less that. Errors of repeats are independent: their squares add up.
+// n paths of deviation d the mean over them has a variance of d^2/n. Moved has the square of its
+// distance to the start less that. Errors of repeats are independent: their squares add up. At the
+// first step all three are one, so that drift and distance are 0.
 func (s *Step) add(now, before, begin [][]float64, share float64) {
 	n := float64(len(now))
 	at, deviation := columns(now)
@@ -258,6 +272,7 @@ func (s *Step) add(now, before, begin [][]float64, share float64) {
 	s.Spread += share * stat.Mean(deviation, nil)
 	changes, moved := make([]float64, len(now)), 0.0
 	for i := range now {
+		// Changes are paired by path, which takes the spread between paths out of the error.
 		changes[i] = stat.Mean(now[i], nil) - stat.Mean(before[i], nil)
 	}
 	drift, apart := stat.MeanStdDev(changes, nil)
@@ -269,7 +284,8 @@ func (s *Step) add(now, before, begin [][]float64, share float64) {
 	s.Moved += share * math.Sqrt(max(moved, 0))
 }
 
-// columns returns the mean and the standard deviation, of denominator n - 1, of each column.
+// columns returns the mean and the standard deviation, of denominator n - 1, of each column. rows
+// are [paths][images], of which there are two at least: of one the deviation is NaN.
 func columns(rows [][]float64) (average, deviation []float64) {
 	column := make([]float64, len(rows))
 	for i := range rows[0] {

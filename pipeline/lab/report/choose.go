@@ -17,7 +17,7 @@ const (
 )
 
 // ColumnNames returns the names of all columns of tables, without the commas of headings: lists of
-// names have these between them.
+// names have these between them. It is the order of all columns in a table.
 func ColumnNames() []string {
 	var out []string
 	for _, h := range headings {
@@ -31,7 +31,8 @@ func plain(heading string) string { return strings.ReplaceAll(heading, ",", "") 
 
 // Choose returns tables with the given columns and rows alone, each by name, ignoring case, in the
 // order given, rows within their groups; empty lists keep all. A name that no table has is an
-// error.
+// error. The tables given stay as they are; rows are shared. Tables that are left without a row are
+// left out.
 func Choose(ts []Table, columnNames, rowNames []string) ([]Table, error) {
 	var only []int
 	var upload, setting bool
@@ -94,7 +95,8 @@ func Choose(ts []Table, columnNames, rowNames []string) ([]Table, error) {
 	return out, nil
 }
 
-// chosen are the columns that a reader asked for.
+// chosen are the columns that a reader asked for. figures are indices into headings, in the
+// reader's order.
 type chosen struct {
 	figures         []int
 	upload, setting bool
@@ -108,7 +110,8 @@ type extra struct {
 }
 
 // extras are the columns behind the figures: that of uploads, that of tuned settings, where
-// settings asks for it, and that of the paper's figures, where printed does.
+// settings asks for it, and that of the paper's figures, where printed does. Widths are counted in
+// runes, which a terminal lays out one to a cell for these texts.
 func (t *Table) extras(settings, printed bool) (out []extra) {
 	if t.chosen == nil || t.chosen.upload {
 		out = append(out, extra{uploadName, uploadWidth,

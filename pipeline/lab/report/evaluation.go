@@ -23,14 +23,15 @@ import (
 )
 
 // matrixClasses bounds the classes of a confusion matrix; with more, the most frequent confusions
-// are listed.
+// are listed. A matrix of more is wider than a page.
 const matrixClasses = 20
 
 // coverages are the shares of images for which error rates are reported.
 var coverages = []float64{0.5, 0.8, 0.9, 1}
 
 // evaluationSummary returns an evaluation in one sentence: accuracy and ECE, in percent, and the
-// direction of the error.
+// direction of the error. A calibration error is told beside that of chance, as of few images a
+// perfect classifier has one too.
 func evaluationSummary(r *evaluate.Result) string {
 	classes := fmt.Sprintf("%d classes", len(r.Classes))
 	return fmt.Sprintf("Right on %.1f%% of %d images of %s (95%% interval %.1f to "+
@@ -41,7 +42,8 @@ func evaluationSummary(r *evaluate.Result) string {
 
 // direction says in which direction stated probabilities err, where that is beyond chance, and the
 // command that mends it. The gap is mean confidence less accuracy: positive is too confident. Of a
-// negative gap the ends of the interval change sign and places.
+// negative gap the ends of the interval change sign and places. Within c.Chance nothing is said, so
+// that nobody calibrates against noise.
 func direction(file string, c metric.Calibration) string {
 	too, gap, low, high := "confident", c.Gap, c.GapLow, c.GapHigh
 	switch {
@@ -65,6 +67,7 @@ func beside(c metric.Calibration) string {
 type evaluationScore struct{ Name, Value, Meaning string }
 
 // evaluationScores are the scores of an evaluation, in the order in which all its forms list them.
+// Terminal, page and card thereby agree in names, digits and order.
 func evaluationScores(r *evaluate.Result) []evaluationScore {
 	f := func(v float64) string { return fmt.Sprintf("%.4f", v) }
 	u := r.Uncertainty
@@ -90,7 +93,8 @@ func evaluationScores(r *evaluate.Result) []evaluationScore {
 	return scores
 }
 
-// answering returns the error rates at the coverages; of few images several are one.
+// answering returns the error rates at the coverages; of few images several are one. The threshold
+// of each is the least probability of an image that is answered.
 func answering(r *evaluate.Result) (out []metric.Risk) {
 	for _, c := range coverages {
 		out = append(out, r.RiskAt(c))
@@ -172,7 +176,9 @@ func EvaluationText(w io.Writer, r *evaluate.Result) error {
 }
 
 // riskPlot returns the plot of the risk-coverage curve: the error rate among the surest share of
-// the images, by that share. The axis of rates begins at 0 and reaches at least 1%.
+// the images, by that share. The axis of rates begins at 0 and reaches at least 1%. AURC is the
+// area under this curve (Geifman et al. 2019, "Bias-reduced uncertainty estimation for deep neural
+// classifiers").
 func riskPlot(r *evaluate.Result) (*plot.Plot, error) {
 	p := &Drawing{Plot: newPlot(fmt.Sprintf("Errors among the answered  AURC %.4f",
 		r.Uncertainty.AURC), "share of images answered, the surest first", "error rate"),
@@ -190,7 +196,7 @@ func riskPlot(r *evaluate.Result) (*plot.Plot, error) {
 }
 
 // EvaluationPage writes the self-contained page of an evaluation. It loads nothing: plots and
-// images are in it.
+// images are in it. Names from files are escaped as text.
 func EvaluationPage(w io.Writer, title string, r *evaluate.Result) error {
 	// The row stands for the classifier, which is no method of a table.
 	reliability, err := reliabilityPlot(&Row{Method: "FMP", Group: string(rival.OneShot)}, r.Curve)
@@ -260,7 +266,8 @@ func EvaluationPage(w io.Writer, title string, r *evaluate.Result) error {
 }
 
 // confusionMatrix returns the table of true and predicted classes; cells are darker the larger
-// their share of the true class. Opacity is 0.1 for next to nothing and 0.6 for all.
+// their share of the true class. Opacity is 0.1 for next to nothing and 0.6 for all. Classes
+// without images have rows of zeros, and no shade.
 func confusionMatrix(r *evaluate.Result) g.Node {
 	var lines g.Group
 	for i, counts := range r.Confusion {
@@ -284,7 +291,8 @@ func confusionMatrix(r *evaluate.Result) g.Node {
 		table("matrix", append([]string{""}, r.Classes...), h.TBody(lines))}
 }
 
-// evaluatedImage returns an image beside its class and the classifier's prediction.
+// evaluatedImage returns an image beside its class and the classifier's prediction. Without a
+// picture its file's name stands alone.
 func evaluatedImage(e evaluate.Example) g.Node {
 	var shown g.Node
 	if e.PNG != nil {
@@ -298,7 +306,8 @@ func evaluatedImage(e evaluate.Example) g.Node {
 }
 
 // originFacts returns the sources of a classifier. At most twenty clients are named. A fact that
-// the classifier does not state is left out.
+// the classifier does not state is left out. A long list of clients would push all other facts off
+// the card.
 func originFacts(r *evaluate.Result) []pageFact {
 	o := r.Origin
 	n := 0
@@ -347,7 +356,9 @@ func originFacts(r *evaluate.Result) []pageFact {
 	return facts
 }
 
-// spent returns the privacy account of a private round in words; nothing for other rounds.
+// spent returns the privacy account of a private round in words; nothing for other rounds. A
+// manifest is hostile input: an account that is not consistent is told as unreadable, and never
+// printed.
 func spent(o models.Origin) string {
 	if len(o.Private) == 0 {
 		return ""
@@ -359,7 +370,8 @@ func spent(o models.Origin) string {
 	return a.String()
 }
 
-// cardPrivacy returns the limit of a model card on privacy.
+// cardPrivacy returns the limit of a model card on privacy. Budgets of several releases are to be
+// added up by the reader, as a card knows one.
 func cardPrivacy(o models.Origin) string {
 	of := spent(o)
 	if of == "" {
@@ -392,7 +404,8 @@ func cardScores(b *strings.Builder, on string, r *evaluate.Result) {
 	}
 }
 
-// cardScaling writes the section of a model card on the calibration of the probabilities.
+// cardScaling writes the section of a model card on the calibration of the probabilities. Scores
+// after it are by cross-validation: a fit scored on its own images would look better than it is.
 func cardScaling(b *strings.Builder, r *evaluate.Result) {
 	s := r.Origin.Scaling
 	if s == nil {
@@ -419,7 +432,8 @@ func cardScaling(b *strings.Builder, r *evaluate.Result) {
 
 // Card writes a model card in Markdown (Mitchell et al. 2019, arXiv 1810.03993): data, clients,
 // settings, scores, limits. on describes the data that the scores are for. Names that come from
-// files are escaped, so that they mean nothing in Markdown.
+// files are escaped, so that they mean nothing in Markdown. Limits are stated always, whether or
+// not there are scores.
 func Card(w io.Writer, title, on string, r *evaluate.Result) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\nAn image classifier of %d classes: %s.\n\n",

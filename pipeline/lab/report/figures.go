@@ -28,7 +28,8 @@ func (t *Table) suffix() string { return t.Partition + "-" + t.Protocol }
 // intervalPlot shows one column of a table, one method per line, as a mean with its interval. It
 // leaves out the control, which is so far from the others that it would compress them. The first
 // row stands at the top: row i of n is at height n-1-i. Intervals are cut at 0, those of accuracy
-// at 1 also, since t-intervals of shares may leave that range.
+// at 1 also, since t-intervals of shares may leave that range. Rings of printed figures are on the
+// columns ACC and ECE alone.
 func intervalPlot(t *Table, column int, title string) (*plot.Plot, error) {
 	p := &Drawing{Plot: newPlot(title, "", "")}
 	grid(p.Plot, true, false)
@@ -90,7 +91,8 @@ func methodsFigure(t *Table, _ []experiment.Record) (*Figure, error) {
 }
 
 // reliabilityFigure shows small multiples of reliability diagrams, one per method, four to a line.
-// Curves are means over repeats, bin by bin, by [metric.Mean].
+// Curves are means over repeats, bin by bin, by [metric.Mean]. The last line of tiles is filled up
+// with nil plots, which are left blank.
 func reliabilityFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 	var plots []*plot.Plot
 	images := 0.0
@@ -132,7 +134,8 @@ func reliabilityFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 // reliabilityPlot draws one reliability diagram: accuracy against mean confidence, bin by bin, with
 // Wilson intervals at [Level]. Their counts are those of a mean repeat, rounded, at least 1. Empty
 // bins are left out. Bin i holds confidences from i/Bins to (i+1)/Bins; its bar is as high as its
-// share of the images.
+// share of the images. Repeats share test images, so that their counts must not be added up: the
+// intervals would be too short. A curve without images has neither bars nor points.
 func reliabilityPlot(row *Row, curve metric.Curve) (*plot.Plot, error) {
 	p := &Drawing{Plot: newPlot(fmt.Sprintf("%s  ECE %.3f", row.label(), row.ECE.Mean), "", ""),
 		Of: "reliability of " + row.Method}
@@ -177,7 +180,8 @@ func reliabilityPlot(row *Row, curve metric.Curve) (*plot.Plot, error) {
 	return p.Plot, p.Err
 }
 
-// series draws a line with points and adds it to the legend.
+// series draws a line with points and adds it to the legend. An error is kept in d, with the method
+// as its subject.
 func (d *Drawing) series(row *Row, xys plotter.XYs, dashed bool) {
 	d.Of = "figure of " + row.Method
 	l := d.Line(methodColor(row.Method), 1.5, xys...)
@@ -201,7 +205,8 @@ func (d *Drawing) legend(shown bool, room float64) {
 
 // alphaFigure shows ACC and ECE against the concentration of the Dirichlet partitions: the paper's
 // Figure 2. It is nil for fewer than two concentrations; local methods and the control are left
-// out.
+// out. The homogeneous partition is the limit of a large alpha, and has no place on a logarithmic
+// axis.
 func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 	var runs []At
 	for _, t := range ts {
@@ -240,7 +245,7 @@ func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 
 // bytesFigure shows ACC against the bytes that a client sends, as wide as a column of a journal. It
 // is nil where nothing is sent. Bytes are on a logarithmic axis, so methods that send none have no
-// place. FMP is drawn last and larger.
+// place. FMP is drawn last and larger. Intervals are cut to 0 and 1, as in [intervalPlot].
 func bytesFigure(t *Table, _ []experiment.Record) (*Figure, error) {
 	p := &Drawing{Plot: newPlot("", "bytes that one client sends", "accuracy")}
 	narrowed(p.Plot)
@@ -313,7 +318,7 @@ func subjectLast(r *Row) int {
 // are thinned so that at most six remain.
 type powersOfTwo struct{}
 
-// Ticks places them at 2^e, labelled as sizes in bytes.
+// Ticks places them at 2^e, labelled as sizes in bytes. lo must be above 0.
 func (powersOfTwo) Ticks(lo, hi float64) []plot.Tick {
 	var out []plot.Tick
 	for e := math.Floor(math.Log2(lo)); e <= math.Ceil(math.Log2(hi)); e++ {
@@ -338,7 +343,7 @@ type sampled struct {
 
 // bySamples returns the methods of a table that have samples, averaged over repeats. joint reports
 // whether joint NLL was measured. A method with figures at one number of samples only has no line
-// and is left out.
+// and is left out. Each number of samples is averaged over the repeats that have it.
 func bySamples(t *Table, rs []experiment.Record) (out []sampled, joint bool) {
 	for i := range t.Rows {
 		row := &t.Rows[i]
@@ -380,7 +385,8 @@ func bySamples(t *Table, rs []experiment.Record) (out []sampled, joint bool) {
 	return out, joint
 }
 
-// span returns the range of the methods' lines in the l-th panel.
+// span returns the range of the methods' lines in the l-th panel. It is of the vertical axis, and
+// ms has one method at least.
 func span(ms []sampled, l int) (lo, hi float64) {
 	var all plotter.XYs
 	for _, m := range ms {
@@ -392,7 +398,8 @@ func span(ms []sampled, l int) (lo, hi float64) {
 
 // split splits methods into those that can be drawn together with FMP and MP, and those that would
 // stretch the range of some panel to more than three times the range of FMP and MP. Without FMP and
-// MP all are near.
+// MP all are near. A method of the core fits always, as its range is within the core's. Both lists
+// keep the order of ms.
 func split(ms []sampled, panels int) (near, far []sampled) {
 	of := func(names ...string) (out []sampled) {
 		for _, m := range ms {
@@ -425,7 +432,8 @@ func split(ms []sampled, panels int) (near, far []sampled) {
 // samplesFigure shows ECE, NLL and, where measured, joint NLL against the number of posterior
 // samples: a row of panels for FMP, MP and methods close to them, and one for methods that would
 // flatten them. It is nil where no method has samples. The axis of samples is logarithmic, with a
-// tick at each number of them.
+// tick at each number of them. The legend stands in the last panel, and takes 55% more of its
+// logarithmic range.
 func samplesFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 	all, joint := bySamples(t, rs)
 	if len(all) == 0 {
@@ -496,7 +504,8 @@ func calm(a *plot.Axis, fromZero bool) {
 
 // viewFigure shows a client's points, its upload and the drawn points in the plane, on one scale.
 // It is nil without a view. A mark of the upload has a radius that grows with the root of its mass:
-// area stands for mass.
+// area stands for mass. The range is common to all panels, so that places can be compared between
+// them.
 func viewFigure(d *experiment.Detail) (*Figure, error) {
 	if d == nil || len(d.View.Sets) == 0 {
 		return nil, nil
@@ -547,7 +556,7 @@ func viewFigure(d *experiment.Detail) (*Figure, error) {
 const keyRows = 10
 
 // classKey shows the colours and shapes of the classes, as many as fit into two columns. Twenty
-// fit; of more the last line says how many are left.
+// fit; of more the last line says how many are left. Names are cut to ten letters.
 func classKey(classes []string) (*plot.Plot, error) {
 	more := len(classes) - 2*keyRows
 	if more > 0 {
@@ -592,7 +601,8 @@ func XYs(ps []experiment.Placed) plotter.XYs {
 	return out
 }
 
-// classColor is the colour of class c: colours return after seven classes, with another shape.
+// classColor is the colour of class c: colours return after seven classes, with another shape. c
+// must not be negative.
 func classColor(c int) color.Color { return classColors[c%len(classColors)] }
 
 // classShape is the shape of class c; colour and shape together tell 28 classes apart.
@@ -603,6 +613,7 @@ func classShape(c int) draw.GlyphDrawer {
 }
 
 // spreadPlot shows the posterior samples' probabilities of the most probable classes of one image.
+// The most probable class is at the top. Samples of e are rows of probabilities for e.Top.
 func spreadPlot(e *experiment.Example, classes []string) (*plot.Plot, error) {
 	p := &Drawing{Plot: newPlot("", "", ""), Of: fmt.Sprintf("spread of image %d", e.Index)}
 	names := make([]string, len(e.Top))
@@ -633,7 +644,8 @@ func spreadPlot(e *experiment.Example, classes []string) (*plot.Plot, error) {
 }
 
 // imagesFigure shows the images of which the posterior is least and most certain, each beside its
-// spreadPlot, for the folder of plots; the page lays them out itself. It is nil without images.
+// spreadPlot, for the folder of plots; the page lays them out itself. It is nil without images. A
+// picture that is no PNG is an error, as the file may have been edited.
 func imagesFigure(d *experiment.Detail) (*Figure, error) {
 	if d == nil || len(d.Hard)+len(d.Easy) == 0 {
 		return nil, nil

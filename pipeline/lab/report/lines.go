@@ -16,7 +16,8 @@ import (
 	"fmp/pipeline/lab/rival"
 )
 
-// At is the tables of one run, and its value of the setting along the x-axis.
+// At is the tables of one run, and its value of the setting along the x-axis. Tables are read and
+// not changed.
 type At struct {
 	Value  string
 	Tables []Table
@@ -25,7 +26,9 @@ type At struct {
 // Lines draws a figure of tables against a setting, a line for each method, a panel for each
 // partition and protocol, each as wide as a column of a journal. Values that are numbers lie at
 // their places, on a logarithmic axis where the largest is over twenty times the least; others side
-// by side in the order of the runs. Two runs of one value, and an unknown column, are errors.
+// by side in the order of the runs. Two runs of one value, and an unknown column, are errors. There
+// must be one run at least. Panels are in the order in which tables first have them. A run without
+// a table for a panel has no mark in it.
 func Lines(runs []At, setting, column string) (*Figure, error) {
 	c := slices.IndexFunc(headings[:], func(h string) bool { return strings.EqualFold(h, column) })
 	if c < 0 {
@@ -79,7 +82,7 @@ func (x *valueAxis) draw(to *plot.Plot, runs []At, column int,
 	return n, p.Err
 }
 
-// valueAxis is the x-axis of a setting.
+// valueAxis is the x-axis of a setting. One axis serves all panels, so that they can be compared.
 type valueAxis struct {
 	setting string             // its label
 	at      map[string]float64 // places of the runs' values
@@ -98,6 +101,7 @@ func (x *valueAxis) bars() string {
 
 // newValueAxis places the values of the runs. Where all are finite numbers, they lie at themselves,
 // else at 0, 1, 2 in the order of the runs. A value that is a path is labelled by its last part.
+// The bound of twenty leaves a range of up to about one decade linear.
 func newValueAxis(runs []At, setting string) (*valueAxis, error) {
 	x := &valueAxis{setting: setting, at: map[string]float64{}, log: true}
 	numbers := true
@@ -125,7 +129,8 @@ func newValueAxis(runs []At, setting string) (*valueAxis, error) {
 }
 
 // set gives a plot the axis, with room of 4% of its length at both ends. One value alone gets half
-// a unit on both sides, since a range of 0 cannot be drawn.
+// a unit on both sides, since a range of 0 cannot be drawn. On a logarithmic axis room is a factor:
+// (hi/lo)^0.04.
 func (x *valueAxis) set(p *plot.Plot) {
 	lo, hi := x.ticks[0].Value, x.ticks[len(x.ticks)-1].Value
 	p.X.Tick.Marker = x.ticks

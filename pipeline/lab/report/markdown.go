@@ -10,7 +10,7 @@ import (
 
 // Markdown writes tables in GitHub's Markdown. The best method of each group, and those not
 // separable from it, are bold. Where the reader chose columns, side tables and printed figures are
-// left out.
+// left out. The tables stay as they are. Everything is written at once, at the end.
 func Markdown(w io.Writer, ts []Table) error {
 	var b strings.Builder
 	for i, t := range ts {

@@ -15,11 +15,12 @@ import (
 	"fmp/pipeline/lab/experiment"
 )
 
-// pageFact is an entry of a list of facts.
+// pageFact is an entry of a list of facts. Texts are escaped where they become part of the page.
 type pageFact struct{ Name, Value string }
 
 // inlined renders a figure as elements of the page. Tiles and panels have an SVG for each plot,
-// each of an equal share of the figure's size; others are one SVG. The caption stands below.
+// each of an equal share of the figure's size; others are one SVG. The caption stands below. Plots
+// apart let the page wrap them on a narrow screen.
 func inlined(f *Figure) (g.Node, error) {
 	var svgs g.Group
 	add := func(svg string, err error) error {
@@ -68,7 +69,7 @@ func inlinedAll(fs []*Figure, heading func(...g.Node) g.Node) (g.Group, error) {
 	return out, nil
 }
 
-// run is the content of a run's page.
+// run is the content of a run's page. Nothing in it is changed while the page is written.
 type run struct {
 	config   experiment.Config
 	manifest *experiment.Manifest
@@ -82,7 +83,9 @@ type run struct {
 }
 
 // page writes the self-contained page of a run. Its parts are the tables with their figures, those
-// of the whole run, examples, and the settings. The figures must have been drawn.
+// of the whole run, examples, and the settings. The figures must have been drawn. Parts are built
+// in memory first: an error in one writes nothing. Texts of files go through g.Text, which escapes
+// them.
 func (r *run) page(w io.Writer) error {
 	c, m, ts := r.config, r.manifest, r.tables
 	summary := fmt.Sprintf("%d clients of %d points, %d repeats, %d test images, %d classes. %s",
@@ -152,7 +155,8 @@ func (r *run) page(w io.Writer) error {
 }
 
 // choiceCells returns one row of the table of tuned choices. Choices of earlier versions have no
-// values tried; those cells are empty.
+// values tried; those cells are empty. Held-out NLL is in nats, with joint NLL added where the
+// method is chosen by both.
 func choiceCells(c experiment.Choice) []string {
 	// A choice is printed as the setting of a single record, in the words of tables.
 	value, nll, from := setting(settingsOf([]experiment.Record{{Param: c.Param, Value: c.Value,
@@ -170,7 +174,7 @@ func choiceCells(c experiment.Choice) []string {
 }
 
 // tableForPage returns a table's section: its rows by group, its side tables and its figures. Only
-// the first section of a page is open at first.
+// the first section of a page is open at first. Half widths are left out where repeats do not vary.
 func tableForPage(t *Table, figures []*Figure, open bool) (g.Node, error) {
 	// A page has every column: its reader leaves some out by the boxes of [pick].
 	shown, extras := t.columns(), t.extras(true, t.showsPrinted())
@@ -231,7 +235,8 @@ func tableForPage(t *Table, figures []*Figure, open bool) (g.Node, error) {
 		}), inlined), nil
 }
 
-// examplesForPage returns the images of which FMP is most and least certain.
+// examplesForPage returns the images of which FMP is most and least certain. Unsure images come
+// first, as they show the spread of samples.
 func examplesForPage(d *experiment.Detail) (g.Node, error) {
 	if len(d.Easy) == 0 {
 		return nil, nil
@@ -260,7 +265,8 @@ func examplesForPage(d *experiment.Detail) (g.Node, error) {
 }
 
 // exampleForPage returns one image beside its spreadPlot, its class and FMP's prediction. classes
-// are all names, by which label and prediction are told.
+// are all names, by which label and prediction are told. Label and top classes are indices that
+// [experiment.ReadDetail] has checked.
 func exampleForPage(e *experiment.Example, classes []string) (g.Node, error) {
 	p, err := spreadPlot(e, classes)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"fmp/pipeline/evaluate"
 )
 
-// setScore is the coverage of prediction sets on all images.
+// setScore is the coverage of prediction sets on all images. r must have sets and images.
 func setScore(r *evaluate.Result) evaluationScore {
 	q := r.Sets
 	sizes := fmt.Sprintf("mean size %.2f", q.MeanSize)
@@ -30,14 +30,15 @@ func setScore(r *evaluate.Result) evaluationScore {
 // setColumns are the columns of setRows.
 var setColumns = []string{"sets hold", "images", "share", "95% interval"}
 
-// setShare is a coverage with its interval.
+// setShare is a coverage with its interval. The cells follow the first two of [setColumns].
 func setShare(images, held int, low, high float64) []string {
 	return []string{fmt.Sprintf("%.3f", float64(held)/float64(images)),
 		fmt.Sprintf("%.3f to %.3f", low, high)}
 }
 
 // setRows are the coverage of prediction sets on the images of each class and of each client; none
-// without sets. Classes and clients without images have none.
+// without sets. Classes and clients without images have none. Names are as files have them: each
+// form of an evaluation escapes them for itself.
 func setRows(r *evaluate.Result) (rows [][]string) {
 	add := func(name string, images, held int, low, high float64) {
 		if images > 0 {
@@ -60,7 +61,8 @@ func setRows(r *evaluate.Result) (rows [][]string) {
 // guarantee states for a model card the promise of a classifier's prediction sets, its assumption
 // and its limits; empty for a classifier without sets. A negative threshold of a class, of too few
 // points, means that the class is in every set. survived names the clients whose points may be
-// false, from package conformal.
+// false, from package conformal. Each promise is by a theorem of docs/sets.md, and the text states
+// no more than it proves.
 func guarantee(r *evaluate.Result) string {
 	q := r.Origin.Sets
 	if q == nil {
@@ -123,7 +125,8 @@ func guarantee(r *evaluate.Result) string {
 	return b.String()
 }
 
-// promised says for which images a card promises that sets hold their class.
+// promised says for which images a card promises that sets hold their class. It stands behind the
+// words "the set of", and so begins with an article.
 func promised(r *evaluate.Result, survives bool) string {
 	q := r.Origin.Sets
 	image := "a new image"

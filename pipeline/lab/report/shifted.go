@@ -13,6 +13,7 @@ import (
 
 // Shifted holds one method's figures on images other than the test images: those of another kind
 // (Severity 0), or test images corrupted at a severity, averaged over the kinds of corruption.
+// Intervals without repeats (N of 0) stand for figures that the records lack.
 type Shifted struct {
 	Method   string `json:"method"`
 	Name     string `json:"name,omitempty"` // the other images
@@ -28,7 +29,8 @@ type Shifted struct {
 
 // shifted summarises the records of one table, for methods in the given order. Within a repeat,
 // figures of one severity are means over the kinds of corruption; intervals are over repeats. A
-// disagreement of 0 means that it was not measured.
+// disagreement of 0 means that it was not measured. The order is by method, and within one as the
+// first record has its shifts.
 func shifted(rs []experiment.Record, methods []string, m *experiment.Manifest) ([]Shifted, error) {
 	type key struct {
 		method, name string

@@ -12,7 +12,8 @@ import (
 
 // Sites writes the pooled report of sites' evaluations (docs/cross-site.md) in Markdown, with names
 // of the classes; numbers where there are none. Bins of the curve with fewer images than a site may
-// tell of are left out, unless sites gave a mean.
+// tell of are left out, unless sites gave a mean. Names of sites and classes are escaped for
+// Markdown. Shares that hidden counts leave open are given as ranges.
 func Sites(w io.Writer, r *pooled.Result, classes []string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d images of %d sites, which scored the classifier on their own; "+
@@ -79,7 +80,8 @@ func Sites(w io.Writer, r *pooled.Result, classes []string) error {
 	return err
 }
 
-// shareText is a share with its interval; the interval alone where the share is hidden.
+// shareText is a share with its interval; the interval alone where the share is hidden. Values are
+// shares from 0 to 1, with three decimals.
 func shareText(s pooled.Share) string {
 	if s.Value == nil {
 		return fmt.Sprintf("%.3f–%.3f", s.Low, s.High)
@@ -87,7 +89,8 @@ func shareText(s pooled.Share) string {
 	return fmt.Sprintf("%.3f (%.3f–%.3f)", *s.Value, s.Low, s.High)
 }
 
-// hidden says which counts of a site are not told, or have noise.
+// hidden says which counts of a site are not told, or have noise. The noise is in images, and least
+// is the number below which a site tells no count.
 func hidden(s pooled.Site) string {
 	sets := s.FewSets
 	if sets == "any" {
@@ -106,6 +109,8 @@ func hidden(s pooled.Site) string {
 
 // overall writes a share over sites and how much they differ. With hidden counts, I² and Q are
 // lower bounds and p is an upper one. Q, I2 and p are left out where they could not be computed.
+// I^2 = (Q - df)/Q is the share of the variance between sites that chance does not explain (Higgins
+// and Thompson 2002).
 func overall(b *strings.Builder, what string, o pooled.Overall) {
 	median := "–"
 	if o.Median != nil {

@@ -41,7 +41,8 @@ var (
 		string(rival.Centralised): draw.BoxGlyph{}, string(rival.OneShot): draw.CircleGlyph{}}
 )
 
-// methodColor returns the colour of a method's family.
+// methodColor returns the colour of a method's family. Methods without a family, and those from
+// outside, are grey.
 func methodColor(method string) color.Color { return familyColors[info(method).Family] }
 
 // info describes a method; it is empty for unknown methods, such as those of an older program.
@@ -53,7 +54,8 @@ func info(method string) rival.Info {
 	return m.Info()
 }
 
-// glyph is the mark of a method: colour by family, shape by group, radius by size.
+// glyph is the mark of a method: colour by family, shape by group, radius by size. Shape and colour
+// both tell, so that a figure in grey can still be read.
 func glyph(method, group string, size vg.Length) draw.GlyphStyle {
 	shape := groupShapes[group]
 	if shape == nil { // of a baseline
@@ -70,7 +72,8 @@ func frame(p *plot.Plot, xmin, xmax, ymin, ymax float64) {
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = xmin-w, xmax+w, ymin-h, ymax+h
 }
 
-// newPlot returns an empty plot in the common style: no frame, faint grid, sans-serif text.
+// newPlot returns an empty plot in the common style: no frame, faint grid, sans-serif text. The
+// face is embedded in the program, so that figures are alike on every machine.
 func newPlot(title, x, y string) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = nil // the canvas or the page provides one

@@ -21,7 +21,8 @@ const (
 // Write adds tables, plots and the self-contained page to a finished run directory. It returns the
 // tables, with an error even, where they are known and something cannot be written. Files are
 // replaced as a whole, the page last; plots that a run has no more are left. An error of the page
-// leaves the tables and plots that were written.
+// leaves the tables and plots that were written. All files of the run are read before any is
+// written, so that a damaged one leaves the folder as it was.
 func Write(dir string) ([]Table, error) {
 	r := &run{}
 	var err error
@@ -80,7 +81,7 @@ func Write(dir string) ([]Table, error) {
 }
 
 // figures draws the figures of each table, and those of the whole run; nil where the records have
-// none. byTable has the order of the tables.
+// none. byTable has the order of the tables. The first that cannot be drawn is the error.
 func (r *run) figures(rs []experiment.Record) error {
 	for i := range r.tables {
 		var own []*Figure

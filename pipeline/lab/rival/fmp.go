@@ -16,6 +16,7 @@ var fmp = method{
 		Title: "martingale posterior of the clients' class means, in closed form",
 		Group: OneShot, Cite: citeFMP, Conjugate: true},
 	func(ctx context.Context, t *Task, _ Settings) (*posterior.Result, error) {
+		// A round of moments has no class means that a predictor could read.
 		if t.means == nil && t.in.Moments != nil {
 			known, err := t.in.Corpus.moments(ctx, t.in.Embedded)
 			if err != nil {
@@ -38,9 +39,12 @@ var fmp = method{
 		if f.Open {
 			all = t.in.SoftLimits
 		}
+		// Without rows for a limit its coverage is not measured.
 		if all == nil {
 			return r, nil
 		}
+		// The open form's coordinates depend on the round, so that the limit must be in those of
+		// this result.
 		own, ok := r.Coordinates.(posterior.Conjugate) // of the penalty that the round chose
 		if !ok {
 			return nil, fmt.Errorf("limit of infinite data: coordinates %T", r.Coordinates)
@@ -85,10 +89,11 @@ var fmpMean = method{
 }
 
 // closedForm reports whether FMP can run, that is, whether there is a conjugate or an open
-// predictor.
+// predictor. Either form computes heads without drawing points one by one.
 func (t *Task) closedForm() bool { return t.in.Conjugate != nil || t.in.Open != nil }
 
-// form returns the form in which FMP reads the class means.
+// form returns the form in which FMP reads the class means. It is closed or open, as scope and
+// uploads decide.
 func (t *Task) form() (*posterior.Form, error) {
 	if t.means == nil {
 		return nil, fmt.Errorf("no class means; give each client's, and a conjugate or an open " +
@@ -97,7 +102,9 @@ func (t *Task) form() (*posterior.Form, error) {
 	return t.means.Form()
 }
 
-// pooledMeans returns FMP's form and the class means of all clients as it reads them.
+// pooledMeans returns FMP's form and the class means of all clients as it reads them. The set is in
+// the coordinates of uploads, with masses added up over clients. It may be shared and must not be
+// written.
 func (t *Task) pooledMeans() (*posterior.Form, *point.Set, error) {
 	f, err := t.form()
 	if err != nil {

@@ -13,6 +13,7 @@ var fmpISAB = method{
 		Title: "martingale posterior of the clients' compressed points, drawn by attention",
 		Group: OneShot, Cite: citeFMP, Param: ParamL2, Grid: gridL2, Draws: true, Compresses: true},
 	func(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
+		// It reads compressed points alone, and not the clients' own.
 		if len(t.in.Uploads) == 0 {
 			return nil, errNoUploads
 		}

@@ -25,6 +25,7 @@ var fmpJoint = method{
 		if err != nil {
 			return nil, err
 		}
+		// Latents are those of FMP's own samples.
 		e, err := refit.Posterior(ctx, seen, t.means.Latents(f.Conjugate), t.in.Latents, s.Scale)
 		if err != nil {
 			return nil, err

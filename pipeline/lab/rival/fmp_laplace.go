@@ -31,11 +31,14 @@ var fmpLaplace = method{
 		if err != nil {
 			return nil, err
 		}
+		// The scale is not in the key: its values share one fit and Hessian.
 		q, err := memo.Once(t.memo, "laplace",
 			func() (*laplace, error) { return t.laplace(ctx, f, refit, s) })
 		if err != nil {
 			return nil, err
 		}
+		// Each value of the scale has the same random numbers, so that values differ by the scale
+		// alone. A step is U^-1 z, of covariance H^-1 for H = U'U.
 		e := make(posterior.Ensemble, t.in.Latents)
 		r := rng.New(t.in.Seed, t.in.Stream, "laplace")
 		step := make([]float64, q.dim())
@@ -52,16 +55,19 @@ var fmpLaplace = method{
 	},
 }
 
-// gridScale holds the values that the tuned protocol tries for the scale of a covariance.
+// gridScale holds the values that the tuned protocol tries for the scale of a covariance. Their
+// deviations are a quarter, a half and the whole.
 var gridScale = []float64{0.0625, 0.25, 1}
 
-// laplace is the Laplace approximation of a fit.
+// laplace is the Laplace approximation of a fit. The embedded target has one block, the whole
+// Hessian. It is shared by tasks' threads and is not written.
 type laplace struct {
 	*target
 	fit *sample.Fit
 }
 
-// refit returns FMP's form in open scope, whose heads are fitted to the uploads.
+// refit returns FMP's form in open scope, whose heads are fitted to the uploads. Closed scope is an
+// error, in which FMP-joint and FMP-Laplace have no meaning.
 func (t *Task) refit() (*posterior.Form, *sample.Refit, error) {
 	f, err := t.form()
 	if err != nil {
@@ -76,7 +82,7 @@ func (t *Task) refit() (*posterior.Form, *sample.Refit, error) {
 }
 
 // laplace returns the Laplace approximation of FMP-mean's fit, in O((C D)^3). A head of more than
-// maxDense numbers is an error.
+// maxDense numbers is an error. It holds (C D)^2 numbers, half a GiB at the bound.
 func (t *Task) laplace(ctx context.Context, f *posterior.Form, refit *sample.Refit,
 	s Settings) (*laplace, error) {
 	seen, err := f.Pooled()

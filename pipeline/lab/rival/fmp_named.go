@@ -26,11 +26,14 @@ var fmpNamed = method{
 		if err != nil {
 			return nil, err
 		}
+		// Read has the corpus's class means in the coordinates in which the predictor reads the
+		// clients'.
 		read := t.in.Corpus.Read
 		if read == nil || read.Dx != seen.Dx {
 			return nil, fmt.Errorf("no class means of the corpus as the conjugate " +
 				"predictor reads them")
 		}
+		// It inverts names: from a corpus class to the one of the task that it names.
 		taskClass := map[int]int{}
 		for c, j := range names {
 			taskClass[j] = c

@@ -36,7 +36,8 @@ var fmpOne = method{
 				Options: discriminant.Options{Samples: t.in.Latents, Seed: t.in.Seed,
 					Stream: t.in.Stream, Corpus: known}, Threads: t.in.Threads})
 		}
-		// The class means that FMP reads, and the corpus's images.
+		// The class means that FMP reads, and the corpus's images. A round that turns out not to be
+		// of named classes goes on below.
 		if t.in.Named && t.in.Conjugate != nil {
 			named, err := posterior.New(posterior.Input{Conjugate: t.in.Conjugate,
 				ClassMeans: t.in.ClassMeans, Named: true, Samples: t.in.Latents,
@@ -60,6 +61,7 @@ var fmpOne = method{
 			return nil, err
 		}
 		o := candidate.Options{Seed: t.in.Seed, Stream: t.in.Stream, Threads: t.in.Threads}
+		// The mixture has no setting and is the same for every call of the task.
 		m, err := memo.Once(t.memo, "one",
 			func() (*candidate.Mixture, error) { return r.Posterior(o) })
 		if err != nil {
@@ -72,7 +74,9 @@ var fmpOne = method{
 
 // RoundOf returns the statistics that clients send of their own points, named by their place in the
 // stream, and the mean size of one upload in bytes. All clients have the first one's dx and C. A
-// class mean has a label and a count beside its K numbers; numbers are float32.
+// class mean has a label and a count beside its K numbers; numbers are float32. There must be one
+// client at least. Each client's curve of likelihoods by temperature is of its own held-out points,
+// which the stream's name chooses. The cost is O(N k^2) for N points of all clients.
 func RoundOf(clients []*point.Set, stream string) (*candidate.Round, float64, error) {
 	r := &candidate.Round{K: clients[0].Dx, C: clients[0].C}
 	numbers := 0
@@ -85,6 +89,7 @@ func RoundOf(clients []*point.Set, stream string) (*candidate.Round, float64, er
 			fmt.Sprint(stream, "/", i)); err != nil {
 			return nil, 0, fmt.Errorf("client %d: %w", i, err)
 		}
+		// The scatter's numbers are those of its smaller form.
 		numbers += u.Means.N*(r.K+2) + len(u.Within.Data)
 		if u.Curve != nil {
 			numbers += moments.Temperatures
@@ -95,7 +100,8 @@ func RoundOf(clients []*point.Set, stream string) (*candidate.Round, float64, er
 }
 
 // round returns the statistics of the round's clients and the corpus, and the mean size of one
-// upload. A corpus of other features than the task's is left out.
+// upload. A corpus of other features than the task's is left out. The corpus's means are dense, [C,
+// K], with its degrees of freedom N - C, 1 at least. Its rows are shared and not copied.
 func (t *Task) round() (*candidate.Round, float64, error) {
 	r, bytes, err := RoundOf(t.in.Clients, t.in.Stream)
 	if err != nil {
@@ -118,7 +124,9 @@ func (t *Task) round() (*candidate.Round, float64, error) {
 
 // statisticsOf returns the means of the classes that rows have, with their counts, and the scatter
 // within them, in the form of fewer numbers. A class of n rows has n - 1 contrasts, of each row
-// with the mean of those before it, whose outer products add up to its scatter.
+// with the mean of those before it, whose outer products add up to its scatter. Means are updated
+// one row at a time (Welford 1962), which cancels less than a difference of sums of squares.
+// Numbers are rounded to float32 once, at the end. Classes ascend in the set.
 func statisticsOf(rows []float32, k int, labels []int, c int) (*point.Set, *moments.Within) {
 	mean, count, w := make([]float64, c*k), make([]float64, c), &moments.Within{K: k}
 	for i, y := range labels {
@@ -135,7 +143,8 @@ func statisticsOf(rows []float32, k int, labels []int, c int) (*point.Set, *mome
 		count[y]++
 	}
 	w.Dof = len(w.Data) / k
-	// The contrasts are Dof k numbers, the triangle of their sum k (k+1)/2.
+	// The contrasts are Dof k numbers, the triangle of their sum k (k+1)/2. Dof k >= k (k+1)/2
+	// where 2 Dof >= k + 1.
 	if w.Rank = w.Dof; 2*w.Dof >= k+1 {
 		w.Rank, w.Data = 0, moment.Triangle(w.Whole(), k)
 	}

@@ -21,7 +21,8 @@ import (
 // form.
 
 // ghlda is the discriminant with a covariance pooled over classes, shrunk towards its mean
-// variance. Its formula is FedCGS's with another published shrinkage (0.05).
+// variance. Its formula is FedCGS's with another published shrinkage (0.05). It is listed beside
+// FedCGS since its authors report it: tuned, the two are the same.
 var ghlda = method{
 	Info{Name: "GH-LDA", Title: "Gaussian head with one covariance, from the clients' moments",
 		Group: OneShot, Cite: citeGHOFL,
@@ -110,7 +111,8 @@ var ghqda = method{
 }
 
 // byClass returns the statistics of each class of the sets, each as that of a single class. A point
-// with several classes counts in each by its share. They take C dx^2 numbers.
+// with several classes counts in each by its share. They take C dx^2 numbers. They add up over
+// clients, as uploads do at the server.
 func byClass(sets []*point.Set, d, classes int) []*statistics {
 	out := make([]*statistics, classes)
 	for c := range out {
@@ -132,17 +134,20 @@ func byClass(sets []*point.Set, d, classes int) []*statistics {
 	return out
 }
 
-// ghFeatures bounds the features whose products are a head's coordinates: 2,080 products.
+// ghFeatures bounds the features whose products are a head's coordinates: 2,080 products. With C
+// classes a head then has C (2,080 + 64 + 1) numbers.
 const ghFeatures = 64
 
-// products are the coordinates (x_i x_j for i <= j, x) of features projected to d dimensions.
+// products are the coordinates (x_i x_j for i <= j, x) of features projected to d dimensions. It is
+// shared by a task's results and never written.
 type products struct {
 	dx, d int
 	by    *mat.Dense // dx x d, orthonormal columns; nil for no projection
 }
 
 // projection returns the coordinates of all tasks of a run: the features where they are few, else
-// orthonormal directions that the run's seed alone decides. Clients must agree on them.
+// orthonormal directions that the run's seed alone decides. Clients must agree on them. The stream
+// names the run's seed and not the task. Orthonormal directions never lengthen a row.
 func (t *Task) projection() *products {
 	p := &products{dx: t.dx, d: t.dx}
 	if t.dx <= ghFeatures {
@@ -154,7 +159,7 @@ func (t *Task) projection() *products {
 	return p
 }
 
-// row projects one feature row.
+// row projects one feature row. out has d numbers, which are overwritten.
 func (p *products) row(features []float32, out []float64) {
 	if p.by == nil {
 		for j, v := range features {
@@ -171,7 +176,8 @@ func (p *products) row(features []float32, out []float64) {
 	}
 }
 
-// set returns a set with its features projected.
+// set returns a set with its features projected. The set given stays as it is. Projected features
+// are rounded to float32, as an upload has them.
 func (p *products) set(s *point.Set) *point.Set {
 	out := point.New(s.N, p.d, s.C)
 	copy(out.W, s.W)

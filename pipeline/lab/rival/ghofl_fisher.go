@@ -46,7 +46,8 @@ const (
 	fisherL2                 = 1e-2
 )
 
-// fisher holds the clients' moments in the subspace.
+// fisher holds the clients' moments in the subspace. Nothing in it depends on the draws, and a new
+// one is made for each shrinkage.
 type fisher struct {
 	dx, c, k int
 	v        *mat.Dense      // dx x k
@@ -57,7 +58,9 @@ type fisher struct {
 }
 
 // fisher returns the subspace of the largest generalised eigenvalues of the covariances between and
-// within classes, the latter shrunk.
+// within classes, the latter shrunk. The generalised problem is B v = lambda W v. B has the rank C
+// - 1 at most, so that more directions carry nothing. The uploads are GH-QDA's in full dimension:
+// counts, sums and a triangle for each class. It costs O(dx^3 + C dx^2 k).
 func (t *Task) fisher(shrinkage float64) (*fisher, error) {
 	all := t.statistics()
 	pooled, err := all.within()
@@ -104,7 +107,8 @@ func (t *Task) fisher(shrinkage float64) (*fisher, error) {
 
 // subspace returns the directions V of largest between-class variance in units of the within-class
 // one, V' within V = I, that hold fisherEnergy of it. Two directions are kept at least, and
-// fisherMost at most.
+// fisherMost at most. values descend. Rounding can make those beyond the rank negative, and they
+// count as 0.
 func subspace(within, between *mat.SymDense) (*mat.Dense, error) {
 	v, values, err := moment.Diagonalise(within, between)
 	if err != nil {
@@ -135,7 +139,9 @@ func (f *fisher) project(cov *mat.SymDense) *mat.SymDense {
 }
 
 // draw returns the fit of a head to as many drawn points of each class. A point is f.means_c + tau
-// L z with the Cholesky factor L of the class's covariance and z from N(0, I).
+// L z with the Cholesky factor L of the class's covariance and z from N(0, I). Classes have alike
+// many points, whatever their counts: the fit has no prior of the classes. Rows end in a 1 for the
+// bias. The stream does not name the shrinkage, so that values share random numbers.
 func (f *fisher) draw(t *Task) (*erm.Problem, error) {
 	n := fisherPoints * f.c
 	p := &erm.Problem{N: n, Dx: f.k, C: f.c, X: make([]float64, 0, n*(f.k+1)),
@@ -162,7 +168,8 @@ func (f *fisher) draw(t *Task) (*erm.Problem, error) {
 	return p, nil
 }
 
-// fit returns the minimiser as a head on the features: logits z'w of z = V'h are h'(V w).
+// fit returns the minimiser as a head on the features: logits z'w of z = V'h are h'(V w). The bias
+// is the fit's own, as z is not centred.
 func (f *fisher) fit(ctx context.Context, p *erm.Problem,
 	o erm.Options) (*posterior.Result, error) {
 	s, err := erm.Solve(ctx, p, o)

@@ -16,7 +16,8 @@ import (
 // l2 / M of the penalty, so that the shares add up to that of all points: its prior to the power
 // 1/M.
 
-// heads makes heads of one kind, by methods of a task.
+// heads makes heads of one kind, by methods of a task. The functions take a Task first so that
+// method expressions fit them.
 type heads struct {
 	// local returns those of each client's own points, of as many samples as a client needs; pooled
 	// those of all clients' points.
@@ -30,7 +31,8 @@ type heads struct {
 		s Settings) (posterior.Ensemble, error)
 }
 
-// alone returns each client's own heads; scores are their mean over clients.
+// alone returns each client's own heads; scores are their mean over clients. Nothing is uploaded,
+// and UploadBytes stays 0.
 func (h heads) alone(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
 	e, d, err := h.local(t, ctx, s.L2, t.in.Samples, s)
 	if err != nil {
@@ -39,7 +41,8 @@ func (h heads) alone(ctx context.Context, t *Task, s Settings) (*posterior.Resul
 	return &posterior.Result{Ensembles: e, Diagnostics: d}, nil
 }
 
-// centralised returns the heads of all clients' points, which are uploaded as they are.
+// centralised returns the heads of all clients' points, which are uploaded as they are. It is a
+// reference without privacy: the features of all images are in one place.
 func (h heads) centralised(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
 	e, d, err := h.pooled(t, ctx, s.L2, s)
 	if err != nil {
@@ -50,7 +53,8 @@ func (h heads) centralised(ctx context.Context, t *Task, s Settings) (*posterior
 		UploadBytes: float32Bytes(t.pooled().N*(t.dx+1)) / float64(len(t.in.Clients))}, nil
 }
 
-// combined returns the consensus of the clients' heads.
+// combined returns the consensus of the clients' heads. The product of the clients' densities then
+// has the prior once, as the pooled posterior has.
 func (h heads) combined(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
 	locals, d, err := h.local(t, ctx, s.L2/float64(len(t.in.Clients)), h.sent(t), s)
 	if err != nil {
@@ -98,7 +102,8 @@ var (
 	}
 )
 
-// mean returns the mean of the clients' single heads.
+// mean returns the mean of the clients' single heads. Heads are of one shape D x C. The locals are
+// shared and stay as they are.
 func mean(_ context.Context, locals []posterior.Ensemble, _ Settings) (posterior.Ensemble, error) {
 	out := erm.NewTheta(locals[0][0].D, locals[0][0].C)
 	for _, e := range locals {

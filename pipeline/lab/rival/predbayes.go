@@ -59,6 +59,7 @@ const (
 )
 
 // localPredictions are the predictions of the clients' posteriors on some rows of the corpus.
+// Probabilities are [rows, C]. Nobody writes them once they are made.
 type localPredictions struct {
 	rows        *point.Set            // without labels
 	mixture     *metric.Probabilities // mean over clients
@@ -68,7 +69,9 @@ type localPredictions struct {
 
 // predictCorpus predicts evenly spaced rows of the corpus, distillRows at most, by the samples of
 // each client's posterior, whose prior precision is given. A floor keeps the logarithm of an
-// impossible class finite.
+// impossible class finite. Rows are evenly spaced since a corpus may be stored class by class. The
+// mean over a client's samples comes before the product, as in the paper: the product is of
+// predictive distributions.
 func (t *Task) predictCorpus(ctx context.Context, precision float64,
 	s Settings) (*localPredictions, error) {
 	k, err := t.corpus()
@@ -107,7 +110,9 @@ func (t *Task) predictCorpus(ctx context.Context, precision float64,
 }
 
 // combined returns the rows with the combined predictions of the clients as labels. In logarithms,
-// log p = (1-beta) log mixture + beta sum_m log p_m, less the log of the sum over classes.
+// log p = (1-beta) log mixture + beta sum_m log p_m, less the log of the sum over classes. Labels
+// are probabilities, and rows have weight 1. Sums of exponentials are taken less the largest, so
+// that a product of many clients does not underflow.
 func (l *localPredictions) combined(beta float64) *point.Set {
 	out := point.New(l.rows.N, l.rows.Dx, l.rows.C)
 	copy(out.Z, l.rows.Z)

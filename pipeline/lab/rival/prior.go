@@ -22,6 +22,7 @@ var prior = method{
 		Title: "FMP with the uploads' labels shuffled: must sit at chance", Group: Baseline,
 		Cite: citeFMP, Follows: "FMP"},
 	func(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
+		// It is the number of renamings that share one permutation.
 		cycle := min(s.Shuffles, t.c)
 		r := &posterior.Result{}
 		heads := func(k int, set *point.Set) (posterior.Ensemble, error) {
@@ -60,13 +61,15 @@ var prior = method{
 	},
 }
 
-// shuffle returns the k-th shuffle of a set, with cycle renamings for each permutation.
+// shuffle returns the k-th shuffle of a set, with cycle renamings for each permutation. The
+// renaming of shuffle k is a shift by (k mod cycle) C / cycle classes, rounded down.
 func (t *Task) shuffle(seen *point.Set, k, cycle int) *point.Set {
 	order := rng.New(t.in.Seed, t.in.Stream, "shuffle", k/cycle).Perm(seen.N)
 	return shuffled(seen, order, k%cycle*t.c/cycle)
 }
 
 // shuffled returns set with the label of point order[i], its classes renamed by shift, at point i.
+// Masses stay with their points. order is a permutation of the N points, and set is not changed.
 func shuffled(set *point.Set, order []int, shift int) *point.Set {
 	out := point.New(set.N, set.Dx, set.C)
 	copy(out.W, set.W)

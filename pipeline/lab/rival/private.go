@@ -22,7 +22,8 @@ const citePrivate = "Bernstein and Sheldon 2018, Differentially private Bayesian
 	"learning on distributed data, NeurIPS 30"
 
 // fmpDP is FMP from class sums with differential privacy: its posterior accounts for the added
-// noise (package privacy).
+// noise (package privacy). Numbers of a release are sums over clients, and its posterior weighs
+// them by their known noise.
 var fmpDP = method{
 	Info{Name: "FMP-DP",
 		Title: "FMP of differentially private class sums, by a posterior that knows the noise",
@@ -42,7 +43,8 @@ var fmpDP = method{
 	},
 }
 
-// fmpDPPlugin is the plug-in baseline: noisy counts and means in place of the true ones.
+// fmpDPPlugin is the plug-in baseline: noisy counts and means in place of the true ones. The
+// difference to FMP-DP is the value of knowing the noise. Both read the same release.
 var fmpDPPlugin = method{
 	Info{Name: "FMP-DP-plugin",
 		Title: "FMP that takes differentially private class sums for the true ones",
@@ -74,10 +76,12 @@ var fmpDPPlugin = method{
 	},
 }
 
-// releaseBytes returns the size of a release on the wire, 8 bytes per number.
+// releaseBytes returns the size of a release on the wire, 8 bytes per number. Numbers are integers
+// of 64 bits: a count and K sums for each class, held or not.
 func (t *Task) releaseBytes() float64 { return 8 * float64(t.c*(t.in.Private.K()+1)) }
 
-// private returns the predictor of private rounds and their budget.
+// private returns the predictor of private rounds and their budget. A budget out of bounds is an
+// error as well.
 func (t *Task) private() (posterior.Private, *privacy.Budget, error) {
 	if t.in.Private == nil || t.in.Privacy == nil {
 		return nil, nil, fmt.Errorf("no private predictor and budget; fmp train private " +
@@ -88,7 +92,9 @@ func (t *Task) private() (posterior.Private, *privacy.Budget, error) {
 
 // released simulates the round: each client clips, rounds and sums, and noise from the task's
 // stream is added as the budget says. The round is drawn once for all methods of the task. With
-// noise of the clients' own, each has a stream.
+// noise of the clients' own, each has a stream. Sums are of integers, so that the order of clients
+// does not matter. The release is remembered: methods that are tuned read one. Simulated noise
+// comes from a seed: it protects nobody, unlike a client's.
 func (t *Task) released(ctx context.Context) (*privacy.Totals, *privacy.Account, error) {
 	p, b, err := t.private()
 	if err != nil {
@@ -133,7 +139,8 @@ func (t *Task) released(ctx context.Context) (*privacy.Totals, *privacy.Account,
 	return r.totals, r.account, nil
 }
 
-// clientRelease returns a client's sums, before noise.
+// clientRelease returns a client's sums, before noise. Rows are clipped one by one for the unit of
+// an image. For that of a client the whole of its sums is clipped in addition.
 func (t *Task) clientRelease(ctx context.Context, set *point.Set) (*privacy.Release, error) {
 	features, labels := set.Labelled()
 	w, err := t.in.Private.Rows(ctx, features)
@@ -176,7 +183,8 @@ var fedpftDP = method{
 	},
 }
 
-// maxDrawn bounds the draws of a class, however large its noisy count.
+// maxDrawn bounds the draws of a class, however large its noisy count. Noise on a count is
+// unbounded, and a fit to more draws gains nothing.
 const maxDrawn = 20_000
 
 // privateGaussians returns points drawn from the noisy class Gaussians, in the heads' coordinates.
@@ -184,7 +192,10 @@ const maxDrawn = 20_000
 // A class has 1 + k + k (k+1)/2 sums, with R the clipping radius: share for each point, w, and the
 // lower triangle of w w'/R, whose products off the diagonal are times sqrt(2). The norm of these
 // numbers is then that of the whole matrix. Noise has the deviation sigma(epsilon, delta) times the
-// largest norm of one unit, twice that where units are replaced.
+// largest norm of one unit, twice that where units are replaced. The order of additions is fixed,
+// so that kept runs repeat to the last bit. It costs O(N k^2) for N images and holds C (1 + k + k
+// (k+1)/2) sums. Noise is drawn in float64, without the protection of integers against attacks on
+// its last bits: the method is simulated alone.
 func (t *Task) privateGaussians(ctx context.Context) (*point.Set, error) {
 	p, b, err := t.private()
 	if err != nil {
@@ -255,7 +266,8 @@ func (t *Task) privateGaussians(ctx context.Context) (*point.Set, error) {
 	return t.drawGaussians(sums, share, width)
 }
 
-// privateRows maps feature rows to w, for heads on these coordinates.
+// privateRows maps feature rows to w, for heads on these coordinates. Heads are fitted to draws of
+// w, and so must be applied to w.
 type privateRows struct{ posterior.Private }
 
 // Map returns w = [n, k] of feature rows.
@@ -267,7 +279,7 @@ func (p privateRows) Map(ctx context.Context, features []float32) ([]float32, er
 // the Gaussian of its noisy sums: count times share, the sum of w, and the sum of w w'/R on and
 // below the diagonal. With n the count, m the mean and S the second moment over n, the covariance
 // is S - m m'. Noise can make its eigenvalues L negative: draws are m + Q max(L, 0)^1/2 z, z from
-// N(0, I).
+// N(0, I). A class that nobody holds is drawn once at least. Points have weight 1.
 func (t *Task) drawGaussians(sums []float64, share float64, width int) (*point.Set, error) {
 	k, radius := t.in.Private.K(), t.in.Private.Clip()
 	var all []*point.Set

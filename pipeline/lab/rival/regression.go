@@ -20,6 +20,7 @@ var regression = method{
 		pooled, err := memo.Once(t.memo, "means", func() (*point.Set, error) {
 			var all []*point.Set
 			for _, set := range t.in.Clients {
+				// Only counts and sums enter an upload; the second moment is computed and left out.
 				own := newStatistics(t.dx, t.c)
 				own.add(set)
 				all = append(all, own.points())

@@ -24,7 +24,8 @@ const (
 
 // logits holds the logits of every head of a result on held-out points, so that its NLL at another
 // temperature needs no fit and no matrix product: float32, less the point's largest, one class per
-// row and one point per column, padded.
+// row and one point per column, padded. One is 4 C n bytes for each head, which is the price of
+// trying temperatures without another product. A change of temperature T turns logits z into z/T.
 type logits struct {
 	c, n      int // classes and points
 	errs      float64
@@ -37,7 +38,8 @@ type ensembleLogits struct{ all, truth, other []float32 }
 
 // newLogits computes the logits of a result's heads on held-out points, in O(S n dx C) for S heads.
 // The product runs in float64 over all points at once; its rows are padded as package dense wants
-// them.
+// them. The point's largest logit is taken away before narrowing, so that exp(z/T) is at most 1 at
+// any T. Padding columns are computed and never read.
 func newLogits(ctx context.Context, r *posterior.Result, k Held) (*logits, error) {
 	rows, err := r.Rows(ctx, k.Features)
 	if err != nil {
@@ -109,6 +111,8 @@ func newLogits(ctx context.Context, r *posterior.Result, k Held) (*logits, error
 // wrong one. With e such points among n the sum is
 //
 //	(sum_i -log p(truth_i) + e mean_i -log p(other_i)) / (n + e)
+//
+// It is in nats a point.
 func (l *logits) nll(t float64) float64 {
 	nll := l.mean(t, func(h *ensembleLogits) []float32 { return h.truth })
 	if l.errs == 0 {
@@ -123,6 +127,8 @@ func (l *logits) nll(t float64) float64 {
 // probability of the class with the given logits, a mean over the ensemble's heads:
 //
 //	p = 1/S sum_s exp(z_s/t) / sum_c exp(z_sc/t)
+//
+// With T the mean over heads is of probabilities, not of logits. It costs O(S n C) exponentials.
 func (l *logits) mean(t float64, class func(h *ensembleLogits) []float32) float64 {
 	n := dense.Padded(l.n)
 	p, part, total := make([]float64, n), make([]float64, n), make([]float64, n)
@@ -144,7 +150,8 @@ func (l *logits) mean(t float64, class func(h *ensembleLogits) []float32) float6
 }
 
 // joint returns the mean joint NLL on batches at temperature t, averaged over the ensembles; 0
-// without batches.
+// without batches. For a batch B it is -log(1/S sum_s prod_(i in B) p_s(y_i)): samples must be
+// right about all points together.
 func (l *logits) joint(t float64, batches [][]int) float64 {
 	if len(batches) == 0 {
 		return 0
@@ -166,14 +173,17 @@ func (l *logits) joint(t float64, batches [][]int) float64 {
 	return sum / float64(len(l.ensembles))
 }
 
-// nllFloor equals that of package metric: it keeps the score of an impossible event finite.
+// nllFloor equals that of package metric: it keeps the score of an impossible event finite. Its
+// logarithm bounds one point's NLL by about 27.6 nats.
 const nllFloor = 1e-12
 
 // coolest returns the temperature of least mean NLL over tasks, and that NLL: the minimum is
 // bracketed from start by factors of two and then found by golden-section search (Kiefer 1953) in
 // log T. Each step shortens the bracket by .618 with one evaluation: some nine follow the first
 // bracket. One evaluation costs O(S n C) for every task. NLL may have several minima in T; the one
-// that is found is the first on the way down from start.
+// that is found is the first on the way down from start. A start near the minimum saves steps of
+// the bracket. The result is rounded to three digits, and nll is that of the rounded value. Beyond
+// the bounds on temperatures the bracket grows no further.
 func coolest(tasks []*logits, start float64) (t, nll float64) {
 	f := func(u float64) float64 {
 		var sum float64

@@ -14,7 +14,9 @@ import (
 
 // Attacker performs membership inference: it holds a client's upload of class means, knows the mean
 // mu_c of every class and the covariance W within classes, and decides of an image whether it was
-// among those averaged.
+// among those averaged. The knowledge is more than a real adversary has, so that the area errs on
+// the side of the client. Nothing writes to an Attacker once it is made: several uploads may be
+// attacked at a time.
 type Attacker struct {
 	known  *moment.Classes
 	chol   mat.Cholesky
@@ -24,7 +26,9 @@ type Attacker struct {
 
 // NewAttacker returns an attacker that estimates the class moments from labelled rows of k numbers,
 // in the coordinates of the upload; these rows are also its non-members. It is nil where they are
-// too few for W, or W is singular.
+// too few for W, or W is singular. W has a rank of len(labels) - c at most, so that more than k + c
+// rows are asked for. A caller takes nil as a figure that cannot be had. The cost is O(n k^2 +
+// k^3).
 func NewAttacker(rows []float32, k int, labels []int, c int) (*Attacker, error) {
 	if len(labels) <= k+c {
 		return nil, nil
@@ -42,7 +46,8 @@ func NewAttacker(rows []float32, k int, labels []int, c int) (*Attacker, error) 
 }
 
 // Whitened returns the rows of x times L^-T of a decomposition LL' of their covariance W. A row x
-// becomes z = L^-1 x with |z|^2 = x'W^-1 x.
+// becomes z = L^-1 x with |z|^2 = x'W^-1 x. It solves with the triangle and forms no inverse. x
+// stays as it is, and the result has memory of its own.
 func Whitened(chol *mat.Cholesky, x *mat.Dense) (*mat.Dense, error) {
 	var lower mat.TriDense
 	chol.LTo(&lower)
@@ -61,7 +66,9 @@ func Whitened(chol *mat.Cholesky, x *mat.Dense) (*mat.Dense, error) {
 //	m ~ N(x/n, (n-1)/n^2 W) with a point at mu_c + x,  N(0, W/n) without,
 //
 // whose likelihood ratio falls with |n m - x|^2 in the metric of W. The area is about Phi(sqrt(k /
-// 2n)).
+// 2n)). rows are the members, [n, k], in the coordinates of the attacker's own rows. The member
+// under test stays in the sum, as it does in the upload that a real attacker sees. Classes are
+// weighted by their members.
 func (a *Attacker) AUC(rows []float32, labels []int) (auc float64, members int, err error) {
 	k := len(a.known.Centre)
 	if len(rows) != len(labels)*k {
@@ -116,7 +123,9 @@ func (a *Attacker) AUC(rows []float32, labels []int) (auc float64, members int, 
 
 // TruePositives returns the true positive rate at a false positive rate of at most rate; NaN
 // without positives or negatives. Of n negatives floor(rate n) at most are above the threshold, as
-// scores equal to it count on neither side.
+// scores equal to it count on neither side. The rate lies in [0, 1). This is the measure of Carlini
+// et al. 2022, "Membership inference attacks from first principles": a mean over thresholds hides
+// attacks that are certain of a few.
 func TruePositives(positives, negatives []float64, rate float64) float64 {
 	if len(positives) == 0 || len(negatives) == 0 {
 		return math.NaN()

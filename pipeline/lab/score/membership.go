@@ -8,16 +8,20 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// Plain is the identity as Coordinates: the features themselves.
+// Plain is the identity as Coordinates: the features themselves. It is for uploads of means of the
+// features as they are.
 type Plain struct{}
 
-// Map returns its argument.
+// Map returns its argument. The memory is the argument's: a caller that writes the result changes
+// the features.
 func (Plain) Map(_ context.Context, features []float32) ([]float32, error) { return features, nil }
 
 // membership returns the AUC with which an attacker tells a client's own points from test points by
 // the class means that the client uploads ([Attacker]), mean over points. Class means are in the
 // coordinates Result.Means; it is nil for results without them, and where there are too few test
 // points for their covariance. The areas of clients are weighted by the members that they count.
+// The attacker is made once, from test points, which serve as its knowledge of the classes and as
+// non-members. It therefore assumes that test and clients have one distribution.
 func membership(ctx context.Context, clients []*point.Set, by posterior.Coordinates,
 	k *Test) (*float64, error) {
 	if by == nil {

@@ -13,7 +13,8 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// Prefix holds the scores of the first Samples heads of an ensemble.
+// Prefix holds the scores of the first Samples heads of an ensemble. The first heads stand for any
+// others of that number.
 type Prefix struct {
 	Samples int     `json:"samples"`
 	ACC     float64 `json:"acc"`
@@ -24,11 +25,12 @@ type Prefix struct {
 }
 
 // prefixes are the ensemble sizes at which scores against S are computed, about evenly spaced on a
-// logarithmic axis.
+// logarithmic axis. Those of the ensemble's size or above are left out, and the size itself is
+// added.
 var prefixes = []int{1, 2, 5, 10, 20, 40, 100, 200, 400}
 
 // Test holds the labelled points that results are scored on: n x dx features, row-major, and one
-// class index per row.
+// class index per row. Scoring writes to no field: several results may be scored at a time.
 type Test struct {
 	Features []float32
 	Labels   []int
@@ -69,8 +71,12 @@ type Absent struct {
 	NLL     float64 `json:"nll"`
 }
 
-// absent scores the points of classes that no client holds; nil where there are none.
+// absent scores the points of classes that no client holds; nil where there are none. A class
+// counts as held where a point of positive weight has a positive share of it. A method that sends
+// nothing of a class can only know it from the corpus. Classes counts those without test points as
+// well.
 func absent(clients []*point.Set, p *metric.Probabilities, labels []int) (*Absent, error) {
+	// All sets have the classes of the first.
 	held := make([]bool, clients[0].C)
 	for _, set := range clients {
 		for i, w := range set.W {
@@ -105,7 +111,8 @@ func absent(clients []*point.Set, p *metric.Probabilities, labels []int) (*Absen
 
 // Score scores a result for clients of these points (none: no Membership or Absent): its ensemble,
 // or the mean of the scores of its ensembles. Coverage and shifts are means over all ensembles as
-// well.
+// well. Every prefix of a single ensemble is scored in one pass over its heads. A result without
+// ensembles and a test without labels are errors. r is not changed.
 func (k *Test) Score(ctx context.Context, clients []*point.Set, r *posterior.Result,
 	threads int) (*Report, error) {
 	rows, err := r.Rows(ctx, k.Features)
@@ -121,6 +128,8 @@ func (k *Test) Score(ctx context.Context, clients []*point.Set, r *posterior.Res
 	for i, e := range r.Ensembles {
 		// Scores by number of heads are of a single ensemble alone.
 		wanted := []int{len(e)}
+		// Methods of each client alone have one ensemble a client, and a curve over heads would mix
+		// them.
 		if len(r.Ensembles) == 1 {
 			wanted = append(slices.DeleteFunc(slices.Clone(prefixes),
 				func(n int) bool { return n >= len(e) }), len(e))
@@ -129,6 +138,7 @@ func (k *Test) Score(ctx context.Context, clients []*point.Set, r *posterior.Res
 		if err != nil {
 			return nil, fmt.Errorf("ensemble %d: %w", i, err)
 		}
+		// The last answer is of all heads.
 		a := answers[len(answers)-1]
 		if all[i], err = metric.ScoreAll(a, k.Labels, k.Batches); err != nil {
 			return nil, fmt.Errorf("ensemble %d: %w", i, err)
@@ -158,7 +168,7 @@ func (k *Test) Score(ctx context.Context, clients []*point.Set, r *posterior.Res
 }
 
 // first returns the scores of an ensemble's first heads, the last of which are all, with the scores
-// given.
+// given. The scores of all heads are not computed a second time.
 func (k *Test) first(answers []*metric.Answers, whole metric.Scores) (out []Prefix, err error) {
 	for j, a := range answers {
 		s, last := whole, j == len(answers)-1
@@ -180,7 +190,8 @@ func (k *Test) first(answers []*metric.Answers, whole metric.Scores) (out []Pref
 }
 
 // Probabilities scores an ensemble of which only its members' probabilities of the labelled points
-// are known. batches may be nil.
+// are known. batches may be nil. The predictive is the members' mean, as for heads. It serves
+// ensembles whose members are whole networks of another program.
 func Probabilities(members []*metric.Probabilities, labels []int,
 	batches *metric.Batches) (metric.Scores, error) {
 	a, err := metric.Combine(members, labels)

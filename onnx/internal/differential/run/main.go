@@ -18,6 +18,7 @@ import (
 	"fmp/onnx/internal/differential"
 )
 
+// main exits with status 1 on an error, and on disagreements without a reason.
 func main() {
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "differential:", err)
@@ -226,6 +227,7 @@ func compare(peer string, families []string, seed uint64, first, count, show int
 			if err := dec.Decode(&theirs); err != nil {
 				return fmt.Errorf("reading from %s: %w", peer, err)
 			}
+			// Our own outputs go the same way, so that both sides lose the same.
 			own, other := unpack(pack(differential.Outputs(f, seed, i))), unpack(theirs)
 			why := differential.Peer(own, other)
 			switch {

@@ -25,14 +25,16 @@ import (
 const Severities = 5
 
 // kind is one corruption: a strength for each severity, and a function that corrupts an image [H,
-// W, Ch] of values 0 to 1 in place. Values are clipped to 0..1 afterwards.
+// W, Ch] of values 0 to 1 in place. Values are clipped to 0..1 afterwards. Noise is drawn in the
+// order of the values, and the other kinds draw nothing.
 type kind struct {
 	name     string
 	strength [Severities]float64
 	do       func(im *picture, strength float64, r *rand.Rand)
 }
 
-// picture is one image of values 0 to 1, and the error of its corruption.
+// picture is one image of values 0 to 1, and the error of its corruption. v is [h, w, ch],
+// row-major with channels last, as bytes of data sets are.
 type picture struct {
 	h, w, ch int
 	v        []float64
@@ -98,7 +100,8 @@ var kinds = []kind{
 		func(im *picture, s float64, _ *rand.Rand) { im.err = im.compress(int(s)) }},
 }
 
-// Names returns the names of the kinds of corruption.
+// Names returns the names of the kinds of corruption. The order is that of the table of kinds. The
+// slice is the caller's.
 func Names() []string {
 	var out []string
 	for _, k := range kinds {
@@ -108,7 +111,8 @@ func Names() []string {
 }
 
 // Apply returns images with the corruption called name at a severity from 1 to Severities; random
-// numbers are drawn from r, image by image. An unknown name or severity is an error.
+// numbers are drawn from r, image by image. An unknown name or severity is an error. images stays
+// as it is. An error names the image, and nothing is returned beside it.
 func Apply(images *dataset.Images, name string, severity int,
 	r *rand.Rand) (*dataset.Images, error) {
 	if severity < 1 || severity > Severities {
@@ -137,7 +141,7 @@ func Apply(images *dataset.Images, name string, severity int,
 }
 
 // Inverted returns images with every value v replaced by 255 - v, as inputs unlike any of their
-// classes.
+// classes. Edges stay where they are.
 func Inverted(images *dataset.Images) *dataset.Images {
 	out := *images
 	out.Pix = make([]uint8, len(images.Pix))
@@ -148,7 +152,9 @@ func Inverted(images *dataset.Images) *dataset.Images {
 }
 
 // Rotated returns images turned counter-clockwise by 90° times quarters. Images that are not
-// square are an error.
+// square are an error. Quarter turns move whole pixels, and so need no interpolation, which would
+// be a corruption of its own. A negative number turns clockwise. Pixel (x, y) goes to (y, side-1-x)
+// at each turn.
 func Rotated(images *dataset.Images, quarters int) (*dataset.Images, error) {
 	if images.H != images.W {
 		return nil, fmt.Errorf("rotation: images are %d x %d pixels; want square ones",
@@ -171,7 +177,8 @@ func Rotated(images *dataset.Images, quarters int) (*dataset.Images, error) {
 	return &out, nil
 }
 
-// Noise returns n images of the same shape with independent uniform pixels.
+// Noise returns n images of the same shape with independent uniform pixels. Natural images have
+// neighbours that agree, which these lack: they belong to no class.
 func Noise(images *dataset.Images, n int, r *rand.Rand) *dataset.Images {
 	out := &dataset.Images{N: n, H: images.H, W: images.W, Ch: images.Ch,
 		Pix: make([]uint8, n*images.H*images.W*images.Ch)}
@@ -181,7 +188,8 @@ func Noise(images *dataset.Images, n int, r *rand.Rand) *dataset.Images {
 	return out
 }
 
-// Shaped returns images resized and converted to the size and channels of like.
+// Shaped returns images resized and converted to the size and channels of like. Stretching keeps
+// the whole picture, at the price of its proportions.
 func Shaped(images, like *dataset.Images) *dataset.Images {
 	fit := imagefile.Fit{H: like.H, W: like.W, Ch: like.Ch, Resize: imagefile.Stretch}
 	out := &dataset.Images{N: images.N, H: like.H, W: like.W, Ch: like.Ch,
@@ -192,7 +200,8 @@ func Shaped(images, like *dataset.Images) *dataset.Images {
 	return out
 }
 
-// pixels writes the values, clipped to 0..1, as bytes.
+// pixels writes the values, clipped to 0..1, as bytes. Values are rounded to the nearest of the 256
+// levels.
 func (p *picture) pixels(to []uint8) {
 	for j, v := range p.v {
 		to[j] = uint8(math.Round(255 * min(max(v, 0), 1)))
@@ -200,7 +209,8 @@ func (p *picture) pixels(to []uint8) {
 }
 
 // blur convolves rows, then columns, with a Gaussian cut off at three standard deviations; edge
-// pixels are repeated beyond the edge.
+// pixels are repeated beyond the edge. A Gaussian is separable: two passes of O(h w ch reach) take
+// the place of one of reach squared.
 func (p *picture) blur(sd float64) {
 	reach := int(math.Ceil(3 * sd))
 	// k_i = exp(-(i/sd)^2/2) / sum of all, for whole i of -reach to reach.
@@ -235,7 +245,9 @@ func (p *picture) blur(sd float64) {
 }
 
 // pixelate shrinks the image by averaging to a share of its width and height, and enlarges it again
-// by repeating pixels.
+// by repeating pixels. Small pixel (x, y) covers the source from x w_0/w to (x+1) w_0/w across, and
+// likewise down. Source pixels at its edge count by the area that it covers, so that no row is lost
+// by rounding.
 func (p *picture) pixelate(share float64) {
 	h, w := max(1, int(float64(p.h)*share)), max(1, int(float64(p.w)*share))
 	small := make([]float64, h*w*p.ch)
@@ -263,7 +275,9 @@ func (p *picture) pixelate(share float64) {
 	}
 }
 
-// compress encodes the image as a JPEG and decodes it again.
+// compress encodes the image as a JPEG and decodes it again. Go's encoder halves the resolution of
+// colour across and down, and that of grey not at all. Decoding fits the picture to its own size,
+// which moves no pixel.
 func (p *picture) compress(quality int) error {
 	pix := make([]uint8, len(p.v))
 	p.pixels(pix)
