@@ -84,7 +84,7 @@ var leaderboardRuns = [][3]string{
 }
 
 // marks matches notes on spread and bold figures, which a page of many tables has once itself.
-var marks = regexp.MustCompile("\\n(± is|The clients hold all|Bold:).*\\n")
+var marks = regexp.MustCompile(`\n(± is|The clients hold all|Bold:).*\n`)
 
 // TestLeaderboard: the rows are those of the kept runs, methods from outside among them. With
 // -update they are written (make docs).

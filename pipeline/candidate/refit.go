@@ -19,8 +19,8 @@ const (
 	// squared distance, in coordinates where W is I. A larger one leaves the head nearer there.
 	tie = 60
 	// refitDraws is the number of draws of W about a class mean, half of them the others'
-	// opposites.
-	refitDraws = 8
+	// opposites. maxRefitDraws bounds those of one of more images: a client may claim any number.
+	refitDraws, maxRefitDraws = 8, 256
 	// imagesPerDraw is how many images of a class a row of a named corpus's regression stands for,
 	// and maxNamedDraws bounds the rows of a class: beyond 1,280 images a row stands for more.
 	imagesPerDraw, maxNamedDraws = 5, 256
@@ -56,71 +56,97 @@ func (h *discriminant) white(rows []float64) []float64 {
 // ten copies. Of more class means, those of all clients together stand, with as many rows as fit.
 const maxNumbers = 1 << 23
 
-// together returns the class means of a pool as those of one client where those of all clients take
-// more than maxNumbers with their draws, and the draws about each that do not; else nil.
-func (r *Round) together(p *pool, draws int) ([]cell, int) {
-	total := 0
-	for _, i := range p.clients {
-		total += r.Clients[i].Means.N
-	}
-	if total*draws <= maxNumbers/r.K {
-		return nil, draws
-	}
-	var cells []cell
-	for y, n := range p.n {
-		if n > 0 {
-			mean := dense.As[float32](p.mean[y*r.K:][:r.K])
-			cells = append(cells, cell{class: y, n: n, mean: mean})
-		}
-	}
-	return cells, max(min(total*draws, maxNumbers/r.K)/len(cells), 2)
+// drawing is how class means are turned into rows that stand for their images.
+type drawing struct {
+	together []cell  // the class means of all clients as one; nil: each client's own
+	least    int     // rows of a class mean at least
+	share    float64 // rows for each of its further images
 }
 
-// standInRows returns the number of rows of standIns.
-func (r *Round) standInRows(p *pool, draws int) (n int) {
-	cells, draws := r.together(p, draws)
-	if cells != nil {
-		return rowsOf(cells, draws)
+// furtherImages returns the images of a class mean of n beyond refitDraws, of maxRefitDraws at
+// most.
+func furtherImages(n float64) float64 { return max(min(n, maxRefitDraws)-refitDraws, 0) }
+
+// rows returns the number of rows of a class mean of n images: draws, each beside its opposite, or
+// the image itself.
+func (d drawing) rows(n float64) int {
+	if n == 1 {
+		return 1
 	}
-	for _, i := range p.clients {
-		n += rowsOf(r.Clients[i].cells(), draws)
+	return 2 * (d.least/2 + int(d.share*furtherImages(n)/2))
+}
+
+// rowsOf returns the number of rows of class means.
+func (d drawing) rowsOf(cells []cell) (n int) {
+	for _, v := range cells {
+		n += d.rows(v.n)
 	}
 	return n
+}
+
+// drawing returns that of a refit to a pool's clients, and the number of its rows. A class mean has
+// refitDraws rows. Where these are fewer in all than a round's images, and clients are enough to
+// tell how much more a refit to many rows sharpens the head (minRefitted), one of more images has
+// as many rows as images, to an even number: maxRefitDraws at most, or the share of them that fits
+// in maxNumbers and maxProducts. Where not even refitDraws fit in maxNumbers, rows are of the class
+// means of all clients together, as many as fit.
+func (r *Round) drawing(p *pool) (d drawing, rows int) {
+	d.least = refitDraws
+	count := func() (n int) {
+		for _, i := range p.clients {
+			n += d.rowsOf(r.Clients[i].cells())
+		}
+		return n
+	}
+	means, images, further := 0, 0.0, 0.0
+	for _, i := range p.clients {
+		cells := r.Clients[i].cells()
+		means += len(cells)
+		for _, v := range cells {
+			images += v.n
+			further += furtherImages(v.n)
+		}
+	}
+	if means*refitDraws > maxNumbers/r.K {
+		for y, n := range p.n {
+			if n > 0 {
+				mean := dense.As[float32](p.mean[y*r.K:][:r.K])
+				d.together = append(d.together, cell{class: y, n: n, mean: mean})
+			}
+		}
+		d.least = max(maxNumbers/r.K/len(d.together), 2)
+		return d, d.rowsOf(d.together)
+	}
+	rows = count()
+	free := min(maxNumbers/(r.K+r.C), maxProducts/r.C/r.K) - rows
+	if judged := max(r.halfOf, len(r.Clients)) >= minRefitted; judged && float64(rows) < images &&
+		free > 0 {
+		d.share = min(1, float64(free)/further)
+		rows = count()
+	}
+	return d, rows
 }
 
 // standIns returns rows that stand for the images of a pool's clients, in coordinates where W is I:
 // class means and antithetic draws about them. About a mean of n images these are
 // mean ± sqrt(1 - 1/n) z, with z of N(0, I). Each stands for n over their number.
-func (r *Round) standIns(h *discriminant, p *pool, draws int, o *Options) *images {
+func (r *Round) standIns(h *discriminant, p *pool, d drawing, o *Options) *images {
 	out := &images{}
-	cells, draws := r.together(p, draws)
-	if cells != nil {
-		out.about(h, cells, draws, rng.New(o.Seed, "candidate", o.Stream, "images"))
+	if d.together != nil {
+		out.about(h, d.together, d, rng.New(o.Seed, "candidate", o.Stream, "images"))
 		return out
 	}
 	for _, i := range p.clients {
 		at := rng.New(o.Seed, "candidate", o.Stream, "images", i)
-		out.about(h, r.Clients[i].cells(), draws, at)
+		out.about(h, r.Clients[i].cells(), d, at)
 	}
 	return out
 }
 
-// rowsOf returns the number of rows that about adds.
-func rowsOf(cells []cell, draws int) (n int) {
-	for _, v := range cells {
-		if v.n == 1 {
-			n++
-		} else {
-			n += 2 * (draws / 2)
-		}
-	}
-	return n
-}
-
 // about adds rows for cells.
-func (m *images) about(h *discriminant, cells []cell, draws int, at *rand.Rand) {
+func (m *images) about(h *discriminant, cells []cell, d drawing, at *rand.Rand) {
 	k := h.k
-	m.rows = slices.Grow(m.rows, rowsOf(cells, draws)*k)
+	m.rows = slices.Grow(m.rows, d.rowsOf(cells)*k)
 	var means []float64
 	for _, v := range cells {
 		means = append(means, dense.As[float64](v.mean)...)
@@ -134,7 +160,7 @@ func (m *images) about(h *discriminant, cells []cell, draws int, at *rand.Rand) 
 			continue
 		}
 		size := math.Sqrt(1 - 1/v.n)
-		half := draws / 2
+		half := d.rows(v.n) / 2
 		for range half {
 			for x := range row {
 				row[x] = size * at.NormFloat64()
@@ -199,10 +225,11 @@ func (h *discriminant) fitted(on *images, prior []float64, start *linear) (linea
 // refit returns the head at temperature t, fitted once more to the clients' images and tied to the
 // discriminant. The prior of classes is the pool's in the fit and even in the answer.
 func (r *Round) refit(h *discriminant, t float64, o *Options) (linear, error) {
-	if r.standInRows(h.pool, refitDraws)*r.K > maxProducts/r.C {
+	draws, rows := r.drawing(h.pool)
+	if rows*r.K > maxProducts/r.C {
 		return *h.linear().over(t), nil
 	}
-	on := r.standIns(h, h.pool, refitDraws, o)
+	on := r.standIns(h, h.pool, draws, o)
 	// The noise of rows of more than an image would be learned. The discriminant is the surer the
 	// more images there are: the tie to it is heavier by as much as masses are less.
 	if f := float64(len(on.mass)) / floats.Sum(on.mass); f < 1 {
@@ -240,7 +267,7 @@ func (h *discriminant) pooledStandIns(p *pool, o *Options) *images {
 		if n > 0 {
 			draws := 2 * int(min(math.Ceil(n/(2*imagesPerDraw)), maxNamedDraws/2))
 			mean := dense.As[float32](p.mean[y*p.k:][:p.k])
-			out.about(h, []cell{{class: y, n: max(n, 1), mean: mean}}, draws,
+			out.about(h, []cell{{class: y, n: max(n, 1), mean: mean}}, drawing{least: draws},
 				rng.New(o.Seed, "candidate", o.Stream, "sum", y))
 		}
 	}

@@ -67,7 +67,7 @@ func TestNobodyIsAsked(t *testing.T) {
 // TestTogether: rows that stand for images are those of each client where they fit, and else those
 // of all clients together, as many as fit.
 func TestTogether(t *testing.T) {
-	const k, clients, classes, draws = maxNumbers / 24, 4, 2, 8
+	const k, clients, classes = maxNumbers / 24, 4, 2
 	r := &Round{K: k, C: classes}
 	for range clients {
 		means := &point.Set{N: classes, Dx: k, C: classes, Z: make([]float32, classes*(k+classes)),
@@ -79,17 +79,28 @@ func TestTogether(t *testing.T) {
 	}
 	p := &pool{k: k, c: classes, n: []float64{12, 20}, mean: make([]float64, classes*k),
 		clients: []int{0, 1, 2, 3}}
-	cells, n := r.together(p, draws) // 64 rows, and 24 fit
-	if len(cells) != classes || n != 12 || r.standInRows(p, draws) != 24 {
-		t.Errorf("%d cells of %d draws, %d rows", len(cells), n, r.standInRows(p, draws))
+	if d, rows := r.drawing(p); len(d.together) != classes || rows != 24 { // 64 rows, and 24 fit
+		t.Errorf("%d cells, %d rows", len(d.together), rows)
 	}
-	p.clients = p.clients[:1] // 16 rows
-	if cells, n := r.together(p, draws); cells != nil || n != draws ||
-		r.standInRows(p, draws) != 16 {
-		t.Errorf("one client: %d cells of %d draws, %d rows", len(cells), n,
-			r.standInRows(p, draws))
+	p.clients = p.clients[:1]
+	for of, want := range map[float32]int{5: 16, 10: 16, 14: 16 + 6, 15: 16 + 6, 16: 22, 40: 22} {
+		r.Clients[0].Means.W[1] = of
+		if d, rows := r.drawing(p); d.together != nil || rows != want {
+			t.Errorf("one client of 3 and %v images: %d cells, %d rows; want %d", of,
+				len(d.together), rows, want)
+		}
 	}
 	must.Do(t, r.Clients[0].check(k, classes))
+	few := &Round{K: 1, C: 2, Clients: []Client{{Means: &point.Set{N: 2, Dx: 1, C: 2,
+		Z: []float32{0, 1}, W: []float32{20, 1e9}, Y: []int32{0, 1}}}}}
+	p = &pool{k: 1, c: 2, n: []float64{20, 1e9}, mean: []float64{0, 1}, clients: []int{0}}
+	for half, want := range map[int]int{0: 16, 3: 16, 4: 20 + maxRefitDraws} {
+		few.halfOf = half
+		if _, rows := few.drawing(p); rows != want {
+			t.Errorf("half of %d: %d rows of class means of 20 and a claimed billion of images; "+
+				"want %d", half, rows, want)
+		}
+	}
 }
 
 // TestMoreImagesAreNoWorse: with ever more images a client the posterior nears the truth, which is

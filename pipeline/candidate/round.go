@@ -50,6 +50,8 @@ type Round struct {
 	// would tell the temperature for all. 0: there is no bound. With it NLL of rounds of two false
 	// large clients is .479 in place of .558 (docs/notes/moments.md).
 	Most float64
+
+	halfOf int // the clients of the round whose half this is; 0: it is whole
 }
 
 // Points are the clients' calibration points: rows, [N, K], of single images with N labels, which

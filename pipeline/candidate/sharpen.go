@@ -31,7 +31,7 @@ func (r *Round) halves(o *Options) ([]half, error) {
 	}
 	out := make([]half, 2)
 	for f := range out {
-		own := &Round{K: r.K, C: r.C}
+		own := &Round{K: r.K, C: r.C, halfOf: len(r.Clients)}
 		var others []int
 		for m := range r.Clients {
 			if m%2 == f {
