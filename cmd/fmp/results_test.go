@@ -531,9 +531,15 @@ func TestScoreRefuses(t *testing.T) {
 		"another run directory": func(_ []float64, a map[string]*onnx.Tensor) {
 			a["test_sha256"] = onnx.Vector(make([]uint8, 32)...)
 		},
-		"the bias last": func(p []float64, a map[string]*onnx.Tensor) {
+		"and task " + second + " has heads": func(p []float64, a map[string]*onnx.Tensor) {
 			delete(a, second)
 			a[second+"-heads"] = onnx.NewTensor(p, n, c)
+		},
+		"the bias last": func(_ []float64, a map[string]*onnx.Tensor) {
+			for _, task := range m.Tasks {
+				a[task.Name+"-heads"] = a[task.Name]
+				delete(a, task.Name)
+			}
 		},
 	} {
 		file := filepath.Join(t.TempDir(), "p.npz")

@@ -276,10 +276,11 @@ more row then, whose origin they state.
 PREDICTIONS.npz has one array for each task, under the task's name in the splits' manifest.json. It
 holds probabilities of the N rows of test.npz: N x C, or S x N x C of S posterior samples, whose
 mean is the prediction and which joint NLL needs. Or an array NAME-heads holds heads on the
-features, S x (dx+1) x C with the bias last, from which intervals are scored as well. An array
-test_sha256 (32 bytes, uint8) holds the digest of test.npz, without which nothing ties the rows'
-order to the run. The labels of the test images are in the run directory alone. The same row
-stands under each protocol of the run, as its settings are its author's own.`,
+features, S x (dx+1) x C with the bias last, from which intervals are scored as well. All tasks have
+one of these kinds and one S. An array test_sha256 (32 bytes, uint8) holds the digest of test.npz,
+without which nothing ties the rows' order to the run. The labels of the test images are in the run
+directory alone. The same row stands under each protocol of the run, as its settings are its
+author's own.`,
 		Example: `  fmp run --methods FMP,NCM,FedCGS --out runs/mine --export-splits splits
   fmp score mine.npz --run runs/mine --name MINE
   fmp score heads.npz --run runs/mine --name HEADS --upload-bytes 2560

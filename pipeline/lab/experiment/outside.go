@@ -33,8 +33,9 @@ const OutsideFile = "outside.jsonl"
 type Outside struct {
 	// Path is a .npz file with an array for every task of the run, of its name: probabilities (N x
 	// C, or S x N x C for S posterior samples) of the N rows of test.npz, or, as NAME-heads, heads
-	// on the features (S x (dx+1) x C, the bias last). An array test_sha256, where there is one,
-	// holds the digest of test.npz (32 bytes, uint8), which must be that of the run.
+	// on the features (S x (dx+1) x C, the bias last). All tasks have one kind and one S. An array
+	// test_sha256, where there is one, holds the digest of test.npz (32 bytes, uint8), which must
+	// be that of the run.
 	Path string
 	// Name is the method's name in tables, Group its group; default one-shot federated.
 	Name  string
@@ -184,8 +185,8 @@ func (o *Outside) read(h *held, tasks []SplitTask) (map[string]*onnx.Tensor, str
 	if err != nil {
 		return nil, "", err
 	}
-	known := []string{tieArray}
-	for _, t := range tasks {
+	known, first := []string{tieArray}, ""
+	for i, t := range tasks {
 		_, p := arrays[t.Name]
 		_, heads := arrays[t.Name+headsSuffix]
 		if p == heads {
@@ -193,6 +194,14 @@ func (o *Outside) read(h *held, tasks []SplitTask) (map[string]*onnx.Tensor, str
 				"probabilities or %q with heads", o.Path, t.Name, t.Name, t.Name+headsSuffix)
 		}
 		known = append(known, t.Name, t.Name+headsSuffix)
+		switch is := kindOf(arrays[t.Name], arrays[t.Name+headsSuffix]); {
+		case i == 0:
+			first = is
+		case is != first:
+			return nil, "", fmt.Errorf("predictions %s: task %s has %s, and task %s has %s: means "+
+				"over both would be of neither; give all tasks one kind and one number of samples",
+				o.Path, tasks[0].Name, first, t.Name, is)
+		}
 	}
 	for name := range arrays {
 		if !slices.Contains(known, name) {
@@ -201,6 +210,20 @@ func (o *Outside) read(h *held, tasks []SplitTask) (map[string]*onnx.Tensor, str
 		}
 	}
 	return arrays, digest, nil
+}
+
+// kindOf names the kind and number of samples of a task's predictions, one of which is nil. Figures
+// of joint predictions and of intervals are of these.
+func kindOf(p, heads *onnx.Tensor) string {
+	of, t := "probabilities", p
+	if p == nil {
+		of, t = "heads", heads
+	}
+	n := 1
+	if len(t.Shape) == 3 {
+		n = t.Shape[0]
+	}
+	return fmt.Sprintf("%s of S = %d", of, n)
 }
 
 const (

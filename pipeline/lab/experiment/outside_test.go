@@ -33,9 +33,11 @@ func threeImages() *held {
 func FuzzPredictions(f *testing.F) {
 	p := onnx.NewTensor([]float64{.5, .5, 1, 0, .25, .75}, 3, 2)
 	heads := onnx.NewTensor([]float64{1, -1, 0, .5, 2, 0, 1, 1}, 2, 2, 2)
-	f.Add(saved(f, map[string]*onnx.Tensor{"homogeneous-0": p, "homogeneous-1-heads": heads}))
-	f.Add(saved(f, map[string]*onnx.Tensor{"homogeneous-0": onnx.NewTensor(make([]float32, 12), 2, 3,
-		2), "homogeneous-1": p}))
+	two := onnx.NewTensor([]float32{.5, .5, 1, 0, .25, .75, .5, .5, 0, 1, .5, .5}, 2, 3, 2)
+	f.Add(saved(f, map[string]*onnx.Tensor{"homogeneous-0": p, "homogeneous-1": p}))
+	f.Add(saved(f, map[string]*onnx.Tensor{"homogeneous-0-heads": heads, "homogeneous-1-heads": heads}))
+	f.Add(saved(f, map[string]*onnx.Tensor{"homogeneous-0": two, "homogeneous-1": two}))
+	f.Add(saved(f, map[string]*onnx.Tensor{"homogeneous-0": p, "homogeneous-1": two}))
 	h := threeImages()
 	tasks := []SplitTask{{Name: "homogeneous-0"}, {Name: "homogeneous-1"}}
 	path := filepath.Join(f.TempDir(), "p.npz")
@@ -54,6 +56,34 @@ func FuzzPredictions(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestKindsOfPredictions: predictions of one file are of one kind and one number of samples, in all tasks.
+func TestKindsOfPredictions(t *testing.T) {
+	p := onnx.NewTensor([]float64{.5, .5, 1, 0, .25, .75}, 3, 2)
+	one := onnx.NewTensor(p.F64(), 1, 3, 2)
+	two := onnx.NewTensor(append(p.F64(), p.F64()...), 2, 3, 2)
+	heads := onnx.NewTensor(make([]float64, 8), 2, 2, 2)
+	path := filepath.Join(t.TempDir(), "p.npz")
+	for name, c := range map[string]struct {
+		arrays map[string]*onnx.Tensor
+		want   string
+	}{
+		"points":             {map[string]*onnx.Tensor{"a": p, "b": p}, ""},
+		"a point of one":     {map[string]*onnx.Tensor{"a": p, "b": one}, ""},
+		"samples":            {map[string]*onnx.Tensor{"a": two, "b": two}, ""},
+		"heads":              {map[string]*onnx.Tensor{"a-heads": heads, "b-heads": heads}, ""},
+		"samples and points": {map[string]*onnx.Tensor{"a": two, "b": p}, "task a has probabilities of S = 2, and task b"},
+		"heads and samples":  {map[string]*onnx.Tensor{"a-heads": heads, "b": two}, "task b has probabilities of S = 2"},
+		"a head fewer": {map[string]*onnx.Tensor{"a-heads": heads, "b-heads": onnx.NewTensor(make([]float64, 4), 2, 2)},
+			"task b has heads of S = 1"},
+	} {
+		must.Do(t, npy.SaveArchive(path, c.arrays))
+		_, _, err := (&Outside{Path: path}).read(threeImages(), []SplitTask{{Name: "a"}, {Name: "b"}})
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v; want %q", name, err, c.want)
+		}
+	}
 }
 
 // FuzzHeld reads what predictions are scored on: labels are classes, the order a permutation, or
