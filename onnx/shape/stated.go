@@ -11,6 +11,8 @@ import (
 // Stated is a value of which a file states another type or shape than the one that follows.
 type Stated struct {
 	Stated, Follows onnx.ValueInfo
+	// Least is the rank that follows at least, where Follows has none.
+	Least int
 }
 
 // OfType reports whether the element types differ, which runtimes refuse. Most run a model whose
@@ -22,14 +24,19 @@ func (s Stated) String() string {
 		return fmt.Sprintf("the file states that %q is %v, and %v follows from its inputs",
 			s.Stated.Name, s.Stated.DType, s.Follows.DType)
 	}
-	return fmt.Sprintf("the file states that %q is of shape %v, and %v follows from its inputs",
-		s.Stated.Name, s.Stated.Shape, s.Follows.Shape)
+	follows := fmt.Sprint(s.Follows.Shape)
+	if s.Follows.Shape == nil {
+		follows = fmt.Sprintf("a rank of %d or more", s.Least)
+	}
+	return fmt.Sprintf("the file states that %q is of shape %v, and %s follows from its inputs",
+		s.Stated.Name, s.Stated.Shape, follows)
 }
 
 // Contradicted lists, by name, the values of the graphs of m of which the file states another type
-// than the one that follows from the inputs, another rank, or another size where both are known. A
-// body of a loop is inferred several times, and only its last turn counts. The model is not
-// changed; the error is that of [Infer] where the graph contradicts itself.
+// than the one that follows from the inputs, another rank or one below that of a broadcast operand,
+// or another size where both are known. A body of a loop is inferred several times, and only its
+// last turn counts. The model is not changed; the error is that of [Infer] where the graph
+// contradicts itself.
 func Contradicted(m *onnx.Model) ([]Stated, error) {
 	if m == nil || m.Graph == nil {
 		return nil, fmt.Errorf("inferring shapes: there is no graph")
@@ -39,15 +46,19 @@ func Contradicted(m *onnx.Model) ([]Stated, error) {
 	inf.load.contradict = func(inf *inference, g *onnx.Graph) {
 		of[g] = nil // of a body's last turn
 		for _, s := range slices.Concat(g.Inputs, g.Values, g.Outputs) {
-			f := inf.info(s.Name)
+			f, least := inf.info(s.Name), 0
+			if at := inf.lookup(s.Name); at != nil && f.Shape == nil {
+				least = at.least
+			}
 			// A type of which one side says nothing contradicts nothing; the shapes are still
 			// compared.
 			known := f.DType != onnx.Undefined && s.DType != onnx.Undefined
 			if !known {
 				f.DType = s.DType
 			}
-			if f.DType != s.DType || differ(s.Shape, f.Shape) {
-				of[g] = append(of[g], Stated{s, f})
+			if f.DType != s.DType || differ(s.Shape, f.Shape) ||
+				s.Shape != nil && len(s.Shape) < least {
+				of[g] = append(of[g], Stated{s, f, least})
 			}
 		}
 	}

@@ -30,19 +30,23 @@ func TestContradicted(t *testing.T) {
 		nodes          []*onnx.Node
 		want           string // what is found, "" where nothing is
 	}{
-		"the same":        {"y:float32[n,3]", "", nil, []*onnx.Node{node("Neg", "x", "y")}, ""},
-		"no shape":        {"y:float32", "", nil, []*onnx.Node{node("Neg", "x", "y")}, ""},
-		"a fixed batch":   {"y:float32[1,3]", "", nil, []*onnx.Node{node("Neg", "open", "y")}, ""},
-		"a type":          {"y:float32[4,3]", "", nil, []*onnx.Node{node("Cast", "x", "y", cast)}, `"y" is float32, and int64 follows`},
-		"a size":          {"y:float32[5,3]", "", nil, []*onnx.Node{node("Neg", "x", "y")}, `"y" is of shape [5 3], and [4 3] follows`},
-		"a rank":          {"y:float32[4,3,1]", "", nil, []*onnx.Node{node("Neg", "x", "y")}, `"y" is of shape [4 3 1]`},
-		"within":          {"y:float32", "h:float32[9,9]", nil, []*onnx.Node{node("Neg", "x", "h"), node("Neg", "h", "y")}, `"h" is of shape [9 9]`},
+		"the same":      {"y:float32[n,3]", "", nil, []*onnx.Node{node("Neg", "x", "y")}, ""},
+		"no shape":      {"y:float32", "", nil, []*onnx.Node{node("Neg", "x", "y")}, ""},
+		"a fixed batch": {"y:float32[1,3]", "", nil, []*onnx.Node{node("Neg", "open", "y")}, ""},
+		"a type":        {"y:float32[4,3]", "", nil, []*onnx.Node{node("Cast", "x", "y", cast)}, `"y" is float32, and int64 follows`},
+		"a size":        {"y:float32[5,3]", "", nil, []*onnx.Node{node("Neg", "x", "y")}, `"y" is of shape [5 3], and [4 3] follows`},
+		"a rank":        {"y:float32[4,3,1]", "", nil, []*onnx.Node{node("Neg", "x", "y")}, `"y" is of shape [4 3 1]`},
+		"within":        {"y:float32", "h:float32[9,9]", nil, []*onnx.Node{node("Neg", "x", "h"), node("Neg", "h", "y")}, `"h" is of shape [9 9]`},
+		"below an operand's": {"y:float32", "h:float32[3]", nil, []*onnx.Node{node("Reshape", "open sizes", "r"),
+			node("Mul", "r x", "h"), node("Neg", "h", "y")}, `"h" is of shape [3], and a rank of 2 or more follows`},
+		"as an operand's": {"y:float32", "h:float32[4,3]", nil, []*onnx.Node{node("Reshape", "open sizes", "r"),
+			node("Mul", "r x", "h"), node("Neg", "h", "y")}, ""},
 		"a branch":        {"y:float32", "", nil, choose, `"else_branch" is int64, and float32 follows`},
 		"one never taken": {"y:float32", "", yes, choose, `"else_branch" is int64, and float32 follows`},
 		"a loop": {"y:float32", "", nil,
 			[]*onnx.Node{node("Loop", "trips _ x", "y", modeltest.Body("body", body))}, ""},
 	} {
-		inputs := "x:float32[4,3] open:float32[n,3] trips:int64[]"
+		inputs := "x:float32[4,3] open:float32[n,3] trips:int64[] sizes:int64[k]"
 		if c.constants == nil {
 			inputs += " yes:bool[]"
 		}
