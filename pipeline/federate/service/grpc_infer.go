@@ -108,10 +108,13 @@ func inferOf(q *pb.ModelInferRequest) (r *inferRequest, raw bool, err error) {
 	if len(q.Outputs) > maxOutputs {
 		return nil, false, invalid("more than %d outputs", maxOutputs)
 	}
-	r = &inferRequest{ID: q.Id}
-	r.Parameters.Binary = true
+	// Unknown fields of the protocol's messages are their parameters.
+	if len(q.ProtoReflect().GetUnknown()) > 0 {
+		return nil, false, invalid("the request has parameters; none are known")
+	}
+	r = &inferRequest{ID: q.Id, Parameters: requestParameters{Binary: true}}
 	for _, o := range q.Outputs {
-		if len(o.ProtoReflect().GetUnknown()) > 0 { // of the protocol's fields that is parameters
+		if len(o.ProtoReflect().GetUnknown()) > 0 {
 			return nil, false, invalid("output %.40q has parameters; none are known", o.Name)
 		}
 		r.Outputs = append(r.Outputs, requestedOutput{Name: o.Name})
@@ -122,7 +125,7 @@ func inferOf(q *pb.ModelInferRequest) (r *inferRequest, raw bool, err error) {
 		if len(in.Shape) > maxAxes {
 			return nil, false, invalid("a shape of more than %d axes", maxAxes)
 		}
-		if len(in.ProtoReflect().GetUnknown()) > 0 { // parameters, as of an output
+		if len(in.ProtoReflect().GetUnknown()) > 0 {
 			return nil, false, invalid("input %.40q has parameters; none are known", in.Name)
 		}
 		integers, floats := in.GetContents().GetUintContents(), in.GetContents().GetFp32Contents()

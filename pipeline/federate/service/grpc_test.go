@@ -219,6 +219,8 @@ func TestGRPCRefusals(t *testing.T) {
 		"an input's parameters": {"ModelInfer", frame(appendBytes(nil, 5,
 			appendBytes(tensorOf("features", "FP32", nil, 1, dx), 4, appendText(nil, 1, "shared_memory_region")))),
 			nil, codes.InvalidArgument, "has parameters"},
+		"the request's parameters": {"ModelInfer", frame(appendBytes(slices.Clone(raw), 4,
+			appendText(nil, 1, "priority"))), nil, codes.InvalidArgument, "the request has parameters"},
 		"pixels as floats": {"ModelInfer",
 			frame(appendBytes(nil, 5, tensorOf("images", "UINT8", appendBytes(nil, 6, make([]byte, 784)), 1,
 				28, 28, 1))), nil, codes.InvalidArgument, "another type"},

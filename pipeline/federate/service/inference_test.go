@@ -117,6 +117,8 @@ func TestBinaryTensors(t *testing.T) {
 		"an output's parameters": {input +
 			`,"outputs":[{"name":"probabilities","parameters":{"binary_data":true,"classification":2}}]}`,
 			`\"classification\"; there is binary_data`, data},
+		"the request's parameters": {input + `,"parameters":{"binary_data_output":true,"sequence_id":7}}`,
+			`\"sequence_id\"; there is binary_data_output`, data},
 		"images of few": {strings.Replace(images, fmt.Sprint(size), "3", 1), "for its shape",
 			[]byte{1, 2, 3}},
 		"rows in float64": {strings.Replace(input, "FP32", "FP64", 1) + "}", "want FP32", data},

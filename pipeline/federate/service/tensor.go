@@ -49,8 +49,7 @@ func (p *binarySize) UnmarshalJSON(text []byte) error {
 	return parameters(text, (*plain)(p), "an input", "binary_data_size")
 }
 
-// parameters decodes the parameters of a tensor, which has one alone.
-// of and has name the tensor and its parameter in the error.
+// parameters decodes the parameters of a tensor or a request, which have one alone.
 func parameters(text []byte, to any, of, has string) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
@@ -63,14 +62,24 @@ func parameters(text []byte, to any, of, has string) error {
 // inferRequest is a request for inference.
 // Fields beside these are ignored, as encoding/json does it.
 type inferRequest struct {
-	ID         string `json:"id"`
-	Parameters struct {
-		Binary bool `json:"binary_data_output"` // outputs are binary unless they say otherwise
-	} `json:"parameters"`
-	Inputs  bounded[tensor]          `json:"inputs"`
-	Outputs bounded[requestedOutput] `json:"outputs"`
+	ID         string                   `json:"id"`
+	Parameters requestParameters        `json:"parameters"`
+	Inputs     bounded[tensor]          `json:"inputs"`
+	Outputs    bounded[requestedOutput] `json:"outputs"`
 
 	decoding *intake // memory of one image while it is resized
+}
+
+// requestParameters are those of the whole request.
+type requestParameters struct {
+	Binary bool `json:"binary_data_output"` // outputs are binary unless they say otherwise
+}
+
+// UnmarshalJSON refuses parameters that are not heeded, such as Triton's priority, timeout and
+// sequence_id: Triton's clients send them only where a caller sets them.
+func (p *requestParameters) UnmarshalJSON(text []byte) error {
+	type plain requestParameters
+	return parameters(text, (*plain)(p), "the request", "binary_data_output")
 }
 
 // bounded is a list of at most maxOutputs elements: empty ones of JSON would take a hundred times
