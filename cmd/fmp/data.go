@@ -65,11 +65,7 @@ func newDataListCommand() *cobra.Command {
 			list := dataset.List(dir)
 			return tabulate(cmd, list, func(w io.Writer) {
 				for _, s := range list {
-					where := s.Where
-					if !s.Present {
-						where = "missing: fmp data pull " + s.Name
-					}
-					fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.Kind, where)
+					fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.Kind, whereIs(s))
 				}
 			})
 		},
@@ -77,6 +73,18 @@ func newDataListCommand() *cobra.Command {
 	dirFlag(cmd, &dir)
 	jsonFlag(cmd, "print JSON")
 	return cmd
+}
+
+// whereIs tells where a data set is, or how to get it. One without a download has the remedy of its
+// own error.
+func whereIs(s dataset.Status) string {
+	if s.Present {
+		return s.Where
+	}
+	if _, err := dataset.LookupPublished(s.Name); err != nil {
+		return "missing: " + s.Missing
+	}
+	return "missing: fmp data pull " + s.Name
 }
 
 // newDataShowCommand declares fmp data show. Images in the order of their classes make no parts.

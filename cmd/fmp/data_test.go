@@ -45,6 +45,19 @@ func TestDataCommands(t *testing.T) {
 	}
 }
 
+// TestWhereDataSetsAre: a data set that is missing has a remedy that works for it.
+func TestWhereDataSetsAre(t *testing.T) {
+	for want, s := range map[string]dataset.Status{
+		"here":                         {Name: "mnist", Present: true, Where: "here"},
+		"missing: fmp data pull mnist": {Name: "mnist", Missing: "not found"},
+		"missing: get it from a page":  {Name: "without a download", Missing: "get it from a page"},
+	} {
+		if got := whereIs(s); got != want {
+			t.Errorf("%+v is %q; want %q", s, got, want)
+		}
+	}
+}
+
 func TestDataListJSON(t *testing.T) {
 	list := answer[[]dataset.Status](t, "data", "list", "--json", "--dataset.dir", t.TempDir())
 	if len(list) != 5 {
