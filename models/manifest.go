@@ -85,8 +85,8 @@ type Manifest struct {
 	Seed                           uint64
 	Config                         string
 
-	// Source is the path of the file that the manifest was read from, Digest its sha256; they are
-	// not written.
+	// Source is the path of the file that the manifest was read from, Digest its sha256, of the
+	// tensors in files beside it too ([Load]); they are not written.
 	Source, Digest string
 }
 
@@ -325,7 +325,7 @@ func manifestOf(m *onnx.Model, kind string) (Manifest, error) {
 
 // Match returns an error unless two models can work together: sizes that both state (dx, classes)
 // and the extractor that both were trained behind must agree. The error names both sides. A size or
-// digest of 0 or "" is not stated, and agrees with any. Of an extractor the digest is its file's,
+// digest of 0 or "" is not stated, and agrees with any. Of an extractor the digest is [Load]'s,
 // of others that in their manifest.
 func Match(a, b Manifest) error {
 	for _, n := range []struct {
@@ -382,8 +382,9 @@ func DigestFile(path string, limit int64) (string, error) {
 
 // Load reads a model file and its manifest, with Source and Digest filled in. A client graph or a
 // classifier must be one closed file ([serde.Closed]); the larger tensors of others may lie in
-// files beside it. The file is read once, so that the digest is of the bytes that are parsed.
-// Tensors in files beside it are not in the digest.
+// files beside it. The file is read once, so that the digest is of the bytes that are parsed: the
+// file's, and behind them those of the tensors beside it, in the order of their files' names, offsets and
+// lengths.
 func Load(path string) (*onnx.Model, Manifest, error) {
 	return loadAs(path, func(metadata map[string]string) bool {
 		kind := metadata[keyPrefix+"kind"]
@@ -403,8 +404,9 @@ func loadAs(path string,
 	if err != nil {
 		return nil, Manifest{}, err
 	}
-	digest := DigestBytes(data) // the model takes the bytes over
-	m, err := serde.LoadOwn(path, data, closed)
+	h := sha256.New()
+	h.Write(data) // before the model takes the bytes over
+	m, err := serde.LoadOwn(path, data, closed, h)
 	if err != nil {
 		return nil, Manifest{}, err
 	}
@@ -412,6 +414,6 @@ func loadAs(path string,
 	if err != nil {
 		return nil, Manifest{}, fmt.Errorf("model %s: %w", path, err)
 	}
-	f.Source, f.Digest = path, digest
+	f.Source, f.Digest = path, hex.EncodeToString(h.Sum(nil))
 	return m, f, nil
 }

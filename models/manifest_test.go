@@ -1,6 +1,7 @@
 package models
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,10 +9,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"google.golang.org/protobuf/proto"
 
 	"fmp/onnx"
 	"fmp/onnx/alloctest"
 	"fmp/onnx/must"
+	"fmp/onnx/onnxpb"
 	"fmp/onnx/serde"
 )
 
@@ -121,6 +124,45 @@ func FuzzManifest(f *testing.F) {
 		}
 		_ = Match(a, b)
 	})
+}
+
+// TestDigestBeside: the digest of a model is that of its file and of the tensors in files beside it,
+// in the order of their places there, wherever the model has them; it is the file's of one that has
+// none.
+func TestDigestBeside(t *testing.T) {
+	elsewhere := func(name, location, offset string) *onnxpb.TensorProto {
+		return &onnxpb.TensorProto{Name: name, DataType: int32(onnx.Uint8), Dims: []int64{3}, DataLocation: 1,
+			ExternalData: []*onnxpb.StringStringEntryProto{{Key: "location", Value: location},
+				{Key: "offset", Value: offset}, {Key: "length", Value: "3"}}}
+	}
+	constant := &onnxpb.NodeProto{OpType: "Constant", Output: []string{"c"}, Attribute: []*onnxpb.AttributeProto{
+		{Name: "value", Type: int32(onnx.AttrTensor), T: elsewhere("", "a", "0")}}}
+	for name, c := range map[string]struct {
+		graph  *onnxpb.GraphProto
+		beside string
+	}{
+		"none": {&onnxpb.GraphProto{}, ""},
+		"weights": {&onnxpb.GraphProto{Initializer: []*onnxpb.TensorProto{elsewhere("v", "b", "0"),
+			elsewhere("w", "a", "4")}}, "567uvw"},
+		"a constant": {&onnxpb.GraphProto{Node: []*onnxpb.NodeProto{constant}}, "123"},
+		"all": {&onnxpb.GraphProto{Node: []*onnxpb.NodeProto{constant}, Initializer: []*onnxpb.TensorProto{
+			elsewhere("v", "b", "0"), elsewhere("w", "a", "4")}}, "123567uvw"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "m.onnx")
+			c.graph.Name = "m"
+			data := must.Get(proto.Marshal(&onnxpb.ModelProto{IrVersion: 8, Graph: c.graph,
+				OpsetImport: []*onnxpb.OperatorSetIdProto{{Version: 17}}}))(t)
+			must.Do(t, errors.Join(os.WriteFile(path, data, 0o600),
+				os.WriteFile(filepath.Join(dir, "a"), []byte("1234567"), 0o600),
+				os.WriteFile(filepath.Join(dir, "b"), []byte("uvw"), 0o600)))
+			want := DigestBytes(append(data, c.beside...))
+			if _, f, err := Load(path); err != nil || f.Digest != want {
+				t.Errorf("the digest is %s, %v, want %s", f.Digest, err, want)
+			}
+		})
+	}
 }
 
 // TestDigestFile: the digest of a file's first bytes is that of the standard's example.

@@ -413,8 +413,8 @@ func (x *Extractor) Batch() int { return x.opt.Batch }
 // Digest returns a digest of the model, its preprocessing, batch and engine.
 func (x *Extractor) Digest() string { return x.digest }
 
-// ModelDigest returns the SHA-256 of the model file, which predictors and embeddings trained behind
-// it record.
+// ModelDigest returns the SHA-256 of the model file and of its tensors in files beside it
+// ([models.Load]), which predictors and embeddings trained behind it record.
 func (x *Extractor) ModelDigest() string { return x.manifest.Digest }
 
 // Manifest returns the model's manifest; its Kind is empty for a third-party model.

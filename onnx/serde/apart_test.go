@@ -3,6 +3,7 @@ package serde
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"math"
 	"strings"
 	"testing"
@@ -43,7 +44,7 @@ func TestOwnData(t *testing.T) {
 	want := must.Get(Unmarshal(data))(t)
 	for _, whole := range []bool{false, true} {
 		own := bytes.Clone(data)
-		got := must.Get(LoadOwn("m.onnx", own, func(map[string]string) bool { return whole }))(t)
+		got := must.Get(LoadOwn("m.onnx", own, func(map[string]string) bool { return whole }, io.Discard))(t)
 		again, err := Marshal(got)
 		if err != nil || !bytes.Equal(again, data) {
 			t.Errorf("whole %v: other bytes than those read (%v)", whole, err)

@@ -2,6 +2,7 @@ package serde
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -152,7 +153,7 @@ func TestClosed(t *testing.T) {
 				must.Do(t, os.WriteFile(filepath.Join(filepath.Dir(path), "ward-1.key"), make([]byte, 4096),
 					0o600))
 			}
-			if _, err := LoadOwn(path, changed, whole); err == nil ||
+			if _, err := LoadOwn(path, changed, whole, io.Discard); err == nil ||
 				strings.Contains(err.Error(), "no such file") {
 				t.Errorf("%s, the file there %v: error %v", name, there, err)
 			}

@@ -1,6 +1,7 @@
 package serde
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -29,9 +30,11 @@ const mapFrom = 16 << 20
 // readExternal puts the data of tensors that lie in other files into them. The files must be in dir
 // or below, symbolic links included, and hold as many bytes as shape and type say; no more is read.
 // A large file is mapped: its tensors are left where they lie. It returns the places of the main
-// graph's initializers, by name. Files are closed before it returns; mapped bytes outlast their
+// graph's initializers, by name. The data are written to beside, in the order of their files'
+// names, of offsets and of lengths. Files are closed before it returns; mapped bytes outlast their
 // file.
-func readExternal(p *onnxpb.ModelProto, dir string) (map[string]*onnx.External, error) {
+func readExternal(p *onnxpb.ModelProto, dir string,
+	beside io.Writer) (map[string]*onnx.External, error) {
 	tensors := tensorsElsewhere(p)
 	if len(tensors) == 0 {
 		return nil, nil
@@ -56,6 +59,14 @@ func readExternal(p *onnxpb.ModelProto, dir string) (map[string]*onnx.External, 
 		}
 		e.Folder = dir
 		at[t] = e
+	}
+	// Messages come in an order that differs from build to build; tensors of one place are the same.
+	slices.SortFunc(tensors, func(s, t *onnxpb.TensorProto) int {
+		return cmp.Or(cmp.Compare(at[s].Location, at[t].Location), cmp.Compare(at[s].Offset, at[t].Offset),
+			cmp.Compare(len(s.RawData), len(t.RawData)))
+	})
+	for _, t := range tensors {
+		beside.Write(t.RawData)
 	}
 	places := map[string]*onnx.External{}
 	for _, t := range p.Graph.GetInitializer() {

@@ -3,6 +3,7 @@ package serde
 import (
 	"bytes"
 	"encoding/binary"
+	"io"
 	"maps"
 	"math"
 	"os"
@@ -133,7 +134,7 @@ func FuzzExternal(f *testing.F) {
 		}
 		var err error
 		alloctest.AtMost(t, maxShared*len(content)+len(location)*8+4000,
-			func() { _, err = readExternal(&onnxpb.ModelProto{Graph: g}, dir) })
+			func() { _, err = readExternal(&onnxpb.ModelProto{Graph: g}, dir, io.Discard) })
 		if err != nil {
 			return
 		}

@@ -5,6 +5,7 @@ package serde
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -33,7 +34,7 @@ func Load(path string) (*onnx.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return LoadOwn(path, data, nil)
+	return LoadOwn(path, data, nil, io.Discard)
 }
 
 // ReadFile reads a model file. It reads regular files alone, of at most [MaxFileBytes].
@@ -52,10 +53,11 @@ func ReadFile(path string) ([]byte, error) {
 // LoadOwn is [Load] of a file that was read, whose bytes the model takes over: larger tensors stay
 // where they lie in data, which is moved for it and no longer the file. Where whole, which may be
 // nil, says so of the model's metadata, the model must be one closed file ([Closed]): no other is
-// looked at.
-func LoadOwn(path string, data []byte,
-	whole func(metadata map[string]string) bool) (*onnx.Model, error) {
-	m, err := load(path, data, whole)
+// looked at. The bytes of the tensors in files beside it, as many as their shapes say, are written
+// to beside in the order of these files' names, of offsets and of lengths; its errors are not read.
+func LoadOwn(path string, data []byte, whole func(metadata map[string]string) bool,
+	beside io.Writer) (*onnx.Model, error) {
+	m, err := load(path, data, whole, beside)
 	if err != nil {
 		return nil, fmt.Errorf("loading model %s: %w", path, err)
 	}
@@ -63,9 +65,8 @@ func LoadOwn(path string, data []byte,
 }
 
 // load looks at the metadata before the message is decoded, as a closed file has tighter bounds.
-func load(path string, data []byte,
-	whole func(metadata map[string]string) bool) (*onnx.Model, error) {
-	// A caller may ask for a closed file whatever the metadata say, by an answer for nil.
+func load(path string, data []byte, whole func(metadata map[string]string) bool,
+	beside io.Writer) (*onnx.Model, error) {
 	if whole != nil && (whole(nil) || saysWhole(data, whole)) {
 		return closed(data, decodeOwn)
 	}
@@ -73,7 +74,7 @@ func load(path string, data []byte,
 	if err != nil {
 		return nil, err
 	}
-	places, err := readExternal(p, filepath.Dir(path))
+	places, err := readExternal(p, filepath.Dir(path), beside)
 	if err != nil {
 		return nil, err
 	}
