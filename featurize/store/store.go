@@ -138,7 +138,7 @@ func alone(dir string) (io.Closer, error) {
 // lie beside the new one, so that renaming suffices. .NAME.tmp is locked meanwhile. After an error
 // of fill the old folder stands as it was. Between the two renamings there is no folder of the
 // name; a program that is killed there leaves the old one in .NAME.tmp/old, which the next call
-// removes.
+// puts back. The old folder is removed only where there is one of the name.
 func place(ctx context.Context, to string, fill func(tmp string) error) (err error) {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
@@ -157,9 +157,7 @@ func place(ctx context.Context, to string, fill func(tmp string) error) (err err
 	// Both are in the locked folder, so that no other fmp makes or removes them meanwhile.
 	fresh, old := filepath.Join(tmp, "new"), filepath.Join(tmp, "old")
 	defer func() {
-		if rm := errors.Join(os.RemoveAll(fresh), os.RemoveAll(old)); err == nil {
-			err = rm
-		}
+		err = errors.Join(err, os.RemoveAll(fresh), settle(to, old))
 		if runtime.GOOS == "windows" { // it removes no open file
 			lock.Close()
 		}
@@ -178,10 +176,13 @@ func place(ctx context.Context, to string, fill func(tmp string) error) (err err
 	for i, p := range left {
 		left[i] = filepath.Dir(p)
 	}
-	for _, p := range append(left, fresh, old) {
+	for _, p := range append(left, fresh) {
 		if err := os.RemoveAll(p); err != nil {
 			return err
 		}
+	}
+	if err := settle(to, old); err != nil {
+		return err
 	}
 	if err := os.Mkdir(fresh, 0o755); err != nil {
 		return err
@@ -200,12 +201,20 @@ func place(ctx context.Context, to string, fill func(tmp string) error) (err err
 	if err := os.Rename(to, old); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if err := os.Rename(fresh, to); err != nil {
-		// Put the old folder back.
-		if back := os.Rename(old, to); back != nil && !errors.Is(back, os.ErrNotExist) {
-			err = errors.Join(err, back)
-		}
+	return os.Rename(fresh, to)
+}
+
+// settle removes the old folder of a replacement where there is a folder to, and else puts it back.
+// An old folder that cannot be put back stays where it lies.
+func settle(to, old string) error {
+	switch _, err := os.Lstat(to); {
+	case err == nil:
+		return os.RemoveAll(old)
+	case !errors.Is(err, os.ErrNotExist):
 		return err
+	}
+	if err := os.Rename(old, to); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("putting back %s: %w; the old folder is %s: rename it", to, err, old)
 	}
 	return nil
 }

@@ -446,6 +446,42 @@ func TestLeftoversOfAKilledImportAreRemoved(t *testing.T) {
 	}
 }
 
+// TestKilledReplacement: the data set of a name is its old folder until another stands in its
+// place, wherever a program was killed and whatever becomes of the next call.
+func TestKilledReplacement(t *testing.T) {
+	for name, c := range map[string]struct {
+		there []string // folders before, each with a file of its path
+		fill  error
+		want  string
+	}{
+		"between, then no data":  {[]string{".set.tmp/old"}, io.ErrUnexpectedEOF, ".set.tmp/old"},
+		"between, then data":     {[]string{".set.tmp/old"}, nil, "new"},
+		"after, then no data":    {[]string{".set.tmp/old", "set"}, io.ErrUnexpectedEOF, "set"},
+		"before, then no data":   {[]string{".set.tmp/new", "set"}, io.ErrUnexpectedEOF, "set"},
+		"nothing, then new data": {nil, nil, "new"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for _, folder := range c.there {
+				imagefiletest.Write(t, filepath.Join(dir, folder, "a"), []byte(folder))
+			}
+			to := filepath.Join(dir, "set")
+			err := place(t.Context(), to, func(tmp string) error {
+				return errors.Join(c.fill, os.WriteFile(filepath.Join(tmp, "a"), []byte("new"), 0o600))
+			})
+			if !errors.Is(err, c.fill) {
+				t.Errorf("%v, want %v", err, c.fill)
+			}
+			if got := string(must.Get(os.ReadFile(filepath.Join(to, "a")))(t)); got != c.want {
+				t.Errorf("the folder is that of %s, want %s", got, c.want)
+			}
+			if all := must.Get(os.ReadDir(dir))(t); len(all) != 1 {
+				t.Errorf("there are %v", all)
+			}
+		})
+	}
+}
+
 // FuzzUnpack takes an archive apart, gzipped here unless the input is to be that itself: files of
 // the wanted names alone, none longer than it may be, nothing outside the folder, and at most 8
 // bytes of memory for each byte of the archive besides what the format's extended headers may hold
