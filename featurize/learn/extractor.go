@@ -96,6 +96,9 @@ func (c Config) check() error {
 		return fmt.Errorf("smoothing is %v; allowed are 0 to less than 1", c.Smoothing)
 	case !(c.Auxiliary >= 0 && c.Auxiliary < 1):
 		return fmt.Errorf("auxiliary is %v; allowed are 0 to less than 1", c.Auxiliary)
+	case c.fromAuxiliary() == c.Batch:
+		return fmt.Errorf("auxiliary is %v, which is all of a batch of %d images; lower it",
+			c.Auxiliary, c.Batch)
 	case c.Augment.Shift < 0 || c.Augment.Cutout < 0 || c.Augment.Shift > c.Network.Width ||
 		c.Augment.Cutout > c.Network.Width:
 		return fmt.Errorf("shift is %d and cutout %d; allowed are 0 to the image's width, %d",
@@ -103,6 +106,10 @@ func (c Config) check() error {
 	}
 	return nil
 }
+
+// fromAuxiliary returns the number of auxiliary images in a batch. It is rounded, so that a small
+// share of a small batch may be 0.
+func (c Config) fromAuxiliary() int { return int(math.Round(c.Auxiliary * float64(c.Batch))) }
 
 // Run holds the settings of a training run that do not affect its result: files, threads and
 // progress. Two runs that differ in these alone give the same models, byte for byte, but for
@@ -297,9 +304,7 @@ func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset,
 	}
 	main, other := newPool(mainSources), newPool(auxSources)
 	// A batch has the same numbers of images from either pool at every step.
-	// The number is rounded, so that a small share of a small batch may be 0.
-	fromAux := int(math.Round(c.Auxiliary * float64(c.Batch)))
-	fromMain := c.Batch - fromAux
+	fromMain := c.Batch - c.fromAuxiliary()
 	if main.n < fromMain {
 		return nil, fmt.Errorf("training an extractor: the extractor part holds %d images and a "+
 			"batch wants %d; lower the batch", main.n, fromMain)

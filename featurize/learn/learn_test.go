@@ -228,6 +228,7 @@ func TestConfigIsChecked(t *testing.T) {
 		"rate":      func(c *Config) { c.Rate = 0 },
 		"smoothing": func(c *Config) { c.Smoothing = 1 },
 		"auxiliary": func(c *Config) { c.Auxiliary = 1 },
+		"all of it": func(c *Config) { c.Auxiliary = 0.99 },
 		"cutout":    func(c *Config) { c.Augment.Cutout = 100 },
 		"too few":   func(c *Config) { c.Batch = 64 },
 		"dx":        func(c *Config) { c.Network.Dx = 0 },
