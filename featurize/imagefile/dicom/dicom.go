@@ -395,7 +395,7 @@ func (h *header) checkWindow() error {
 func syntaxError(uid string) error {
 	for _, s := range refused {
 		if strings.HasPrefix(uid, s.uid) {
-			return fmt.Errorf("its pixels are %s (transfer syntax %s), which is not read; save it "+
+			return fmt.Errorf("its pixels are %s (transfer syntax %.64q), which is not read; save it "+
 				"uncompressed or as baseline JPEG", s.name, uid)
 		}
 	}

@@ -345,6 +345,8 @@ func TestRefused(t *testing.T) {
 		data []byte
 		want string
 	}{
+		"an escape": {file("1.2.840.10008.1.2.5\x1b[2J\n", pixels, grey(2, 2, 16, 12, 0)...),
+			`(transfer syntax "1.2.840.10008.1.2.5\x1b[2J\n")`},
 		"JPEG 2000": {file("1.2.840.10008.1.2.4.90", pixels, grey(2, 2, 16, 12, 0)...), "are JPEG 2000"},
 		"lossless": {file("1.2.840.10008.1.2.4.70", pixels, grey(2, 2, 16, 12, 0)...),
 			"are lossless JPEG"},
