@@ -105,7 +105,10 @@ func (ds *Dataset) choose(choice, exclude string) error {
 	// Classes that are kept go into Train and Test, those to drop nowhere, and the others into
 	// Extra.
 	keep := make([]bool, all)
-	if count, ok := countClasses(choice); ok || strings.TrimSpace(choice) == "" {
+	count, counted := countClasses(choice)
+	counted = counted || strings.TrimSpace(choice) == ""
+	every := counted && count == 0
+	if counted {
 		count = cmp.Or(count, all)
 		if count < 2 || count > all {
 			_, are := numbersOf(ds.Classes)
@@ -131,7 +134,7 @@ func (ds *Dataset) choose(choice, exclude string) error {
 			return fmt.Errorf("classes to exclude %q: %w", exclude, err)
 		}
 		for _, c := range out {
-			if keep[c] && strings.TrimSpace(choice) != "" {
+			if keep[c] && !every {
 				return fmt.Errorf("class %d (%s) is chosen and excluded; leave it out of one", c,
 					ds.Classes[c])
 			}

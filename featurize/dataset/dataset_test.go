@@ -200,6 +200,7 @@ func TestClassChoice(t *testing.T) {
 		{classes: "0,3,7-9", want: "airplane cat horse ship truck", extra: 5, test: []int{1, 4}},
 		{classes: "3-5", exclude: "0-2,truck", want: "cat deer dog", extra: 3, test: []int{0, 2}},
 		{exclude: "6-8", want: "airplane automobile bird cat deer dog truck", test: []int{3, 5, 6}},
+		{classes: "0", exclude: "6-8", want: "airplane automobile bird cat deer dog truck", test: []int{3, 5, 6}},
 	} {
 		ds, err := Load(context.Background(), Options{Name: dir, Classes: c.classes, Exclude: c.exclude})
 		if err != nil {
