@@ -14,7 +14,9 @@ import (
 // named.
 func TestListOfFolder(t *testing.T) {
 	dir := t.TempDir()
-	lay(t, dir, map[string]string{"a/1.bmp": "", "a/2.bmp": "", "3.bmp": "", "4.bmp": ""})
+	lay(t, dir, map[string]string{"a/1.bmp": "", "a/2.bmp": "", "3.bmp": "", "4.bmp": "", "a/.h.bmp": "",
+		"links/l.bmp": ".." + string(filepath.Separator) + "a" + string(filepath.Separator) + "1.bmp",
+		"links/h.bmp": ".." + string(filepath.Separator) + "a" + string(filepath.Separator) + ".h.bmp"})
 	list := filepath.Join(t.TempDir(), "labels.csv")
 	must.Do(t, os.WriteFile(list, []byte("path,label\na/1.bmp,dog\n3.bmp,cat\n"), 0o600))
 	o := Options{Fit: Fit{H: 4, W: 4, Ch: 3}, Classes: Classes{Names: []string{"cat", "dog"}, N: 2},
@@ -26,7 +28,8 @@ func TestListOfFolder(t *testing.T) {
 			t.Errorf("%+v, %v; want class %d", item, err, want)
 		}
 	}
-	if s := others.String(); src.Len() != 2 || others.N != 2 ||
+	if s := others.String(); src.Len() != 2 || others.N != 3 ||
+		!strings.Contains(s, "links/h.bmp (not in the list)") ||
 		!strings.Contains(s, "a/2.bmp (not in the list)") ||
 		!strings.Contains(s, "4.bmp (not in the list)") {
 		t.Errorf("%d images; left out: %v", src.Len(), others)

@@ -389,8 +389,9 @@ func openList(path, dir string, o Options) ([]Item, []Mapped, error) {
 	return files, mapped, nil
 }
 
-// unlisted names the images in a folder that its list does not hold. Labels play no part. Links are
-// passed over, since [Walker.End] is not called.
+// unlisted names the images in a folder that its list does not hold, those that a link alone has
+// among them. Labels play no part: all are of one class. Links to folders outside are passed over,
+// as the list may name images in them.
 func unlisted(dir string, files []Item, others *LeftOut) error {
 	listed := map[string]bool{}
 	for _, f := range files {
@@ -402,17 +403,18 @@ func unlisted(dir string, files []Item, others *LeftOut) error {
 	}
 	w := Walker{Dir: dir, Others: &LeftOut{}, Visit: func(path string, _ int, _ error) error {
 		// Names are compared as they are spelt, so that a link and its file differ.
-		if rel, err := filepath.Rel(dir, path); err == nil && !listed[filepath.Clean(path)] {
+		if rel, err := filepath.Rel(dir, path); err == nil && IsImage(path) &&
+			!listed[filepath.Clean(path)] {
 			others.Add(rel, "not in the list")
 		}
 		return nil
 	}}
-	for i, name := range append(folders, loose...) {
-		if err := w.Walk(name, i); err != nil {
+	for _, name := range append(folders, loose...) {
+		if err := w.Walk(name, 0); err != nil {
 			return err
 		}
 	}
-	return nil
+	return w.End()
 }
 
 // listText returns the text of a list, behind the byte order mark of spreadsheets.
