@@ -11,9 +11,9 @@ import (
 )
 
 // countClasses returns the number of classes that a choice of one whole number keeps, counted from
-// the first; false where the choice is a list.
+// the first, 0 for all, as an empty choice says too; false where the choice is a list.
 func countClasses(choice string) (int, bool) {
-	n, err := strconv.Atoi(strings.TrimSpace(choice))
+	n, err := strconv.Atoi(cmp.Or(strings.TrimSpace(choice), "0"))
 	return n, err == nil
 }
 
@@ -106,7 +106,6 @@ func (ds *Dataset) choose(choice, exclude string) error {
 	// Extra.
 	keep := make([]bool, all)
 	count, counted := countClasses(choice)
-	counted = counted || strings.TrimSpace(choice) == ""
 	every := counted && count == 0
 	if counted {
 		count = cmp.Or(count, all)
