@@ -209,12 +209,16 @@ func TestFalseRanks(t *testing.T) {
 		{"choice", "y:float32[]", "", []*onnx.Node{node("Where", "on b a", "y")}},
 		{"expanded", "y:float32[3]", "", []*onnx.Node{node("Expand", "b s", "y")}},
 		{"slope", "y:float32[3]", "", []*onnx.Node{node("PRelu", "a b", "y")}},
+		{"scalar", "y:float32[]", "", []*onnx.Node{node("PRelu", "a b", "y")}},
 		{"a higher rank", "y:float32[1,2,3]", "", []*onnx.Node{node("Mul", "a b", "y")}},
 	} {
 		m := onnx.NewModel(modeltest.Graph("x:float32[6] s:int64[k] b:float32[2,3] on:bool[]", c.output, nil,
 			append([]*onnx.Node{node("Reshape", "x s", "a")}, c.nodes...)...))
 		if c.stated != "" {
 			m.Graph.Values = modeltest.Values(c.stated)
+		}
+		if err := Supports(m); err != nil {
+			t.Errorf("%s: %v", c.name, err)
 		}
 		if _, err := Build(m, Options{WRT: []string{"b"}}); err != nil {
 			t.Errorf("%s: %v", c.name, err)

@@ -315,9 +315,11 @@ func (c *call) broadcast(shapes ...[]expr) ([]expr, error) {
 
 // broadcastTo ends the rule where input i is not broadcast to a shape one way: it has no more axes,
 // and each of its sizes is 1 or the shape's. Unlike [call.broadcast], a 1 of the shape never grows.
+// Output 0 has the shape: where that is unknown, its rank is no lower than that of the input.
 func (c *call) broadcastTo(shape []expr, i int) {
 	from := c.arg(i).shape
 	if shape == nil {
+		c.out[0].least = max(c.out[0].least, len(from))
 		return
 	}
 	first := len(shape) - len(from)

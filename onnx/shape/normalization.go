@@ -97,12 +97,12 @@ func inferLayerNormalization(c *call) {
 	stash := c.attrs.DType("stash_type")
 	c.set(1, stash, nil)
 	c.set(2, stash, nil)
+	c.broadcastTo(x.shape, 1)
+	c.broadcastTo(x.shape, 2)
 	if !x.ranked() {
 		return
 	}
 	a := try.Get(axis(c.attrs.Int("axis"), len(x.shape)))
-	c.broadcastTo(x.shape, 1)
-	c.broadcastTo(x.shape, 2)
 	stat := append([]expr{}, x.shape...)
 	for i := a; i < len(stat); i++ {
 		stat[i] = constant(1)

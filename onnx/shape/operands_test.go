@@ -113,3 +113,30 @@ func TestSlopesOfChannels(t *testing.T) {
 		t.Errorf("the result is %s", got)
 	}
 }
+
+// TestRankOfOperands: a value of unknown rank has no lower rank than an operand that is broadcast to
+// it. A file that states one is not believed.
+func TestRankOfOperands(t *testing.T) {
+	for _, c := range []struct {
+		op, inputs, stated string
+		believed           bool
+	}{
+		{"PRelu", "x:float32 s:float32[2,3]", "y:float32[3]", false},
+		{"PRelu", "x:float32 s:float32[2,3]", "y:float32[2,3]", true},
+		{"RMSNormalization", "x:float32 s:float32[2,3]", "y:float32[]", false},
+		{"LayerNormalization", "x:float32 s:float32[2,3] b:float32[3]", "y:float32[3]", false},
+		{"LayerNormalization", "x:float32 s:float32[3] b:float32[2,3]", "y:float32[3]", false},
+		{"LayerNormalization", "x:float32 s:float32[3] b:float32[3]", "y:float32[3]", true},
+	} {
+		n := &onnx.Node{Name: "node", Op: c.op, Outputs: []string{"y"}}
+		m := onnx.NewModel(modeltest.Graph(c.inputs, c.stated, nil, n))
+		for _, in := range m.Graph.Inputs {
+			n.Inputs = append(n.Inputs, in.Name)
+		}
+		m.Opsets[""] = 23
+		must.Do(t, shape.Infer(m))
+		if y := m.Graph.Outputs[0]; (y.Shape != nil) != c.believed {
+			t.Errorf("%s of %s: %v; stated is %s", c.op, c.inputs, y, c.stated)
+		}
+	}
+}
