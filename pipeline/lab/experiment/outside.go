@@ -250,6 +250,9 @@ func (o *Outside) score(ctx context.Context, h *held, arrays map[string]*onnx.Te
 		}
 		scored, err := h.Score(ctx, nil, &posterior.Result{Ensembles: []posterior.Ensemble{e}},
 			o.Threads)
+		if err != nil && ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		if err != nil {
 			return nil, fmt.Errorf("array %q: probabilities of its heads: %w; smaller weights do not "+
 				"overflow", t.Name+headsSuffix, err)

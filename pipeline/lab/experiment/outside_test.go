@@ -2,10 +2,12 @@ package experiment
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -111,11 +113,28 @@ func FuzzHeld(f *testing.F) {
 	})
 }
 
-// TestHeadsOverflow: heads whose probabilities are no numbers are named with their array.
+// TestHeadsOverflow: heads whose probabilities are no numbers are named with their array, and an end
+// from outside is no fault of heads.
 func TestHeadsOverflow(t *testing.T) {
-	a := map[string]*onnx.Tensor{"a-heads": onnx.NewTensor([]float64{1e308, -1e308, 1e308, -1e308}, 2, 2)}
+	ended, end := context.WithCancel(t.Context())
+	end()
 	o := &Outside{Path: "p.npz", Name: "x"}
-	must.Fail(o.score(t.Context(), threeImages(), a, SplitTask{Name: "a"}))(t, `array "a-heads": prob`)
+	for _, c := range []struct {
+		name   string
+		ctx    context.Context
+		weight float64
+		want   string
+	}{
+		{"overflow", t.Context(), 1e308, `^array "a-heads": prob.*; smaller weights do not overflow$`},
+		{"cancelled", ended, 1, "^context canceled$"},
+	} {
+		w := c.weight
+		a := map[string]*onnx.Tensor{"a-heads": onnx.NewTensor([]float64{w, -w, w, -w}, 2, 2)}
+		_, err := o.score(c.ctx, threeImages(), a, SplitTask{Name: "a"})
+		if err == nil || !regexp.MustCompile(c.want).MatchString(err.Error()) {
+			t.Errorf("%s: %v; want %s", c.name, err, c.want)
+		}
+	}
 }
 
 // TestOutsideOrder scores rows in the order of the splits, each against its own image.
