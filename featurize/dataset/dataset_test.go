@@ -407,8 +407,8 @@ func TestFolderWithSplit(t *testing.T) {
 		"a test class without training images")
 }
 
-// TestFolderOfParts: folders that others call the parts of a data set are no classes, nor are those
-// beside one that holds the same folders. Other folders of the same folders are told.
+// TestFolderOfParts: folders that others call the parts of a data set are no classes, nor are two of
+// which one is called so and both hold the same folders. Other folders of the same folders are told.
 func TestFolderOfParts(t *testing.T) {
 	grey := imagefiletest.PNG(t, image.NewGray(image.Rect(0, 0, 3, 3)))
 	for _, c := range []struct {
@@ -419,6 +419,7 @@ func TestFolderOfParts(t *testing.T) {
 		{"train valid validation", "x y", "rename"}, {"Train Test", "x y", "rename"},
 		{"train", "x y", "rename"}, {"train val", ".", "rename"},
 		{"holdout train", "x y", "(holdout, train)"}, {"train eval", "x y", "rename"},
+		{"bus car train", "day night", `note: class "bus" of `}, {"train bus", "day night", "other names"},
 		{"train bus", ".", ""}, {"train bus", "x", ""}, {"test train val", "x y", ""},
 		{"cat dog", "images", ""}, {"learn exam", "x y", `note: class "exam" of `},
 	} {

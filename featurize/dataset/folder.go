@@ -145,7 +145,8 @@ func (f *folder) list() error {
 	if err != nil {
 		return err
 	}
-	if !f.split {
+	// Too many folders are refused below, before any is read.
+	if !f.split && len(classes) <= MaxClasses {
 		if err := f.checkParts(classes); err != nil {
 			return err
 		}
@@ -177,8 +178,9 @@ func (f *folder) list() error {
 }
 
 // checkParts refuses folders that are parts of a data set, by other names than train and test. All
-// are called so, or one is and holds at least two folders whose names stand in another too: these
-// are the classes. Where the names of folders do not tell, a note does.
+// are called so, or one of two is and both hold at least two folders of the same names: these are
+// the classes. Among three or more, a folder called train may be a class (bus, car and train, by
+// day and by night). Where the names of folders do not tell, a note does.
 func (f *folder) checkParts(classes []string) error {
 	in := map[string]int{} // by name, the class folders that hold a folder of it
 	inner := make([][]string, len(classes))
@@ -196,13 +198,14 @@ func (f *folder) checkParts(classes []string) error {
 	for i, class := range classes {
 		again := slices.DeleteFunc(inner[i], func(name string) bool { return in[name] < 2 })
 		if len(again) > 1 {
-			parts, alike = parts || !isClass(class), cmp.Or(alike, class)
+			parts, alike = parts || len(classes) == 2 && !isClass(class), cmp.Or(alike, class)
 		}
 	}
 	if parts {
 		return fmt.Errorf("%s has folders of parts (%s), and no train beside test: rename those "+
-			"of training and test images to train and test, with a folder for each class in both",
-			f.dir, strings.Join(classes[:min(len(classes), 5)], ", "))
+			"of training and test images to train and test, with a folder for each class in both; "+
+			"if they are classes, give them other names", f.dir,
+			strings.Join(classes[:min(len(classes), 5)], ", "))
 	}
 	if alike != "" {
 		f.note("class %q of %s holds folders that another class holds too: if these are the "+
