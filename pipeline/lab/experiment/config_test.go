@@ -276,11 +276,14 @@ func TestDifferencesOfSettings(t *testing.T) {
 	}
 }
 
-// TestSharing: repeats that share more than half of their images, and not all, are noted.
+// TestSharing: repeats that share more than half of their images, and not all, are noted. One repeat
+// shares none.
 func TestSharing(t *testing.T) {
-	for held, want := range map[int]int{200: 0, 1000: 0, 1001: 1, 1980: 1, 2000: 0} {
-		if got := sharing(held, 2000); len(got) != want {
-			t.Errorf("%d of 2000: %q", held, got)
+	for _, c := range []struct{ repeats, held, want int }{
+		{5, 200, 0}, {5, 1000, 0}, {5, 1001, 1}, {5, 1980, 1}, {5, 2000, 0}, {2, 1980, 1}, {1, 1980, 0},
+	} {
+		if got := sharing(c.repeats, c.held, 2000); len(got) != c.want {
+			t.Errorf("%d repeats with %d of 2000: %q", c.repeats, c.held, got)
 		}
 	}
 }

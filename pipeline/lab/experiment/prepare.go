@@ -231,7 +231,7 @@ func (p *Prepared) describe(l *loaded, from modelManifests) (err error) {
 	// clients who take all images deal the same ones in every repeat
 	f := p.Config.Federation
 	m.SameImages = f.Clients*f.Points >= p.Data.Clients.Len()
-	m.Notes = append(m.Notes, sharing(f.Clients*f.Points, p.Data.Clients.Len())...)
+	m.Notes = append(m.Notes, sharing(p.Config.Seeds, f.Clients*f.Points, p.Data.Clients.Len())...)
 	if p.Data.Corpus != nil {
 		m.Sizes["corpus"] = p.Data.Corpus.Len()
 	}
@@ -240,9 +240,9 @@ func (p *Prepared) describe(l *loaded, from modelManifests) (err error) {
 }
 
 // sharing notes that clients who hold most of the images, held of all, share them between repeats.
-// At all of them figures have no interval, which tables say.
-func sharing(held, all int) []string {
-	if 2*held <= all || held >= all {
+// At all of them figures have no interval, which tables say; one repeat has none either.
+func sharing(repeats, held, all int) []string {
+	if repeats < 2 || 2*held <= all || held >= all {
 		return nil
 	}
 	return []string{fmt.Sprintf("clients hold %d of the %d images that there are for them: repeats "+
