@@ -20,8 +20,8 @@ const adaptBatch = 64
 // Adapt makes the classifier that of an owner who took no part in the round, given images of its
 // camera; labels are not read. The shift that the images have in common (models.ShiftOutput) is
 // left out of the images that are classified from then on. It returns the number of images, and
-// the bad ones as Images does. It is an error where the classifier has no shift, and it is as it
-// was then.
+// the bad ones as Images does. It is an error where the classifier has no shift. After an error
+// the classifier is as it was, but where only the session before could not be closed.
 // Images are taken to be of one camera: the estimate has no way to tell two apart. No call may
 // predict meanwhile: the session is replaced and the old one closed.
 func (c *Classifier) Adapt(ctx context.Context, src imagefile.Source,
@@ -180,8 +180,9 @@ func shiftOf[T uint8 | float32](a *adaptation, input string, batch []T, size int
 }
 
 // finish loads the classifier anew, with the mean shift.
-// The two graphs share their weights, and differ in the default of one input. The old session is
-// closed last, so that an error of loading leaves one that can predict.
+// The two graphs share their weights, and differ in the default of one input. The classifier is
+// changed at once, when all is loaded: an error before leaves it as it was. The old session is
+// closed last.
 func (a *adaptation) finish() error {
 	if a.n == 0 {
 		return errors.New("adapting the classifier: there are no images; give some dozen " +
@@ -191,18 +192,16 @@ func (a *adaptation) finish() error {
 	for j, v := range a.sum {
 		shift[j] = float32(v / float64(a.n))
 	}
-	before := a.c.whole
-	var err error
-	a.c.shift = onnx.NewTensor(shift, len(shift))
-	if a.c.whole, err = models.Adapted(before, a.c.shift); err != nil {
+	by := onnx.NewTensor(shift, len(shift))
+	whole, err := models.Adapted(a.c.whole, by)
+	if err != nil {
 		return err
 	}
-	s, err := a.c.load(a.c.whole, a.c.outputs...)
+	s, err := a.c.load(whole, a.c.outputs...)
 	if err != nil {
-		a.c.whole = before
 		return err
 	}
 	old := a.c.session
-	a.c.session = s
+	a.c.whole, a.c.shift, a.c.session = whole, by, s
 	return old.Close()
 }

@@ -146,8 +146,10 @@ func open(eng engine.Engine, m *onnx.Model, f models.Manifest,
 	if _, ok := m.Graph.Output(models.ShiftOutput); ok {
 		c.whole = m
 	}
-	c.session, err = c.load(m, c.outputs...)
-	return c, err
+	if c.session, err = c.load(m, c.outputs...); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // ReadHeads is [Read] of a classifier whose predictions have the probabilities of each head.

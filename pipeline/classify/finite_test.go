@@ -3,6 +3,7 @@ package classify
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"image"
 	"image/color"
@@ -130,25 +131,31 @@ func TestNotFiniteAlone(t *testing.T) {
 	}
 }
 
+// shifting is a classifier of images of one pixel, or of rows of one feature, that can be adapted. Where twice
+// is set it states two shifts and takes one.
+func shifting(t *testing.T, rows, twice bool) *Classifier {
+	b := build.New("classifier")
+	var x build.Ref
+	if rows {
+		x = b.Input("features", onnx.Float32, "n", 1)
+	} else {
+		x = b.Reshape(b.Cast(b.Input("images", onnx.Uint8, "n", 1, 1, 1), onnx.Float32), 0, 1)
+	}
+	x = b.Log(b.Sub(b.F32(200), x)) // NaN above 200
+	moved := b.Sub(x, b.Optional(models.ShiftInput, onnx.ZerosF32(1)))
+	b.Output("probabilities", b.Softmax(b.Concat(1, moved, x), 1))
+	if twice {
+		x = b.Concat(1, x, x)
+	}
+	b.Output(models.ShiftOutput, b.ReduceMean(x, false, 0))
+	m := must.Get(b.Model())(t)
+	return must.Get(New(must.Get(pure.New(engine.Options{Threads: 1}))(t), m, models.Manifest{
+		Kind: models.KindClassifier, C: 2, Dx: 1}))(t)
+}
+
 // TestAdaptNotFinite: images of which the shift is not finite are bad ones, all of them named, and
 // the shift is that of the others.
 func TestAdaptNotFinite(t *testing.T) {
-	shifting := func(rows bool) *Classifier {
-		b := build.New("classifier")
-		var x build.Ref
-		if rows {
-			x = b.Input("features", onnx.Float32, "n", 1)
-		} else {
-			x = b.Reshape(b.Cast(b.Input("images", onnx.Uint8, "n", 1, 1, 1), onnx.Float32), 0, 1)
-		}
-		x = b.Log(b.Sub(b.F32(200), x)) // NaN above 200
-		moved := b.Sub(x, b.Optional(models.ShiftInput, onnx.ZerosF32(1)))
-		b.Output("probabilities", b.Softmax(b.Concat(1, moved, x), 1))
-		b.Output(models.ShiftOutput, b.ReduceMean(x, false, 0))
-		m := must.Get(b.Model())(t)
-		return must.Get(New(must.Get(pure.New(engine.Options{Threads: 1}))(t), m, models.Manifest{
-			Kind: models.KindClassifier, C: 2, Dx: 1}))(t)
-	}
 	const words = "no finite probabilities"
 	usual := (math.Log(100) + math.Log(50)) / 2
 	for name, v := range map[string]struct {
@@ -164,7 +171,7 @@ func TestAdaptNotFinite(t *testing.T) {
 		"named":        {levels: []uint8{100, 250, 150, 251}, n: 2, bad: "13"},
 		"none is left": {levels: []uint8{250, 251}, skip: true, bad: "01", fails: "none of the images can be used"},
 	} {
-		c := shifting(false)
+		c := shifting(t, false, false)
 		n, bad, err := c.Adapt(t.Context(), levels(t, c, v.levels), v.skip)
 		var names string
 		for _, err := range bad {
@@ -179,8 +186,45 @@ func TestAdaptNotFinite(t *testing.T) {
 			t.Errorf("%s: shift %v, want %v", name, c.Shift(), v.shift)
 		}
 	}
-	c := shifting(true)
+	c := shifting(t, true, false)
 	must.Fail(c.AdaptRows(t.Context(), onnx.NewTensor([]float32{100, 250, 150}, 3, 1)))(t,
 		"feature row 1: "+words, "a row without a finite shift")
 	must.Do(t, c.AdaptRows(t.Context(), onnx.NewTensor([]float32{100, 150}, 2, 1)))
+}
+
+// refusing is an engine that loads some models and then none.
+type refusing struct {
+	engine.Engine
+	left int
+}
+
+func (r *refusing) Load(m *onnx.Model) (engine.Session, error) {
+	if r.left--; r.left < 0 {
+		return nil, errors.New("no memory")
+	}
+	return r.Engine.Load(m)
+}
+
+// TestAdaptFails: after an error the classifier is as it was, and the same images tell the same again.
+func TestAdaptFails(t *testing.T) {
+	rows := onnx.NewTensor([]float32{100, 150}, 2, 1)
+	for name, c := range map[string]struct {
+		twice bool
+		want  string
+	}{
+		"a shift that it does not take": {true, "optional input"},
+		"an engine without memory":      {false, "no memory"},
+	} {
+		k := shifting(t, true, c.twice)
+		e := &refusing{Engine: k.engine}
+		k.engine = e
+		for range 2 {
+			e.left = 1 // the session that estimates
+			must.Fail(k.AdaptRows(t.Context(), rows))(t, c.want, name)
+			if k.Shift() != nil {
+				t.Errorf("%s: it states the shift %v", name, k.Shift())
+			}
+		}
+		must.Do(t, k.Rows(t.Context(), rows, nil, func([]Prediction) error { return nil }))
+	}
 }
