@@ -26,19 +26,25 @@ func (s *Server) readers(next http.HandlerFunc) http.HandlerFunc {
 }
 
 // permits reports whether a request carries the token, where there is one.
-// Any user name goes with the password, since browsers ask for one. The scheme is compared as
-// Bearer.
+// Any user name goes with the password, since browsers ask for one.
 func (s *Server) permits(r *http.Request) bool {
 	if s.Token == "" {
 		return true
 	}
-	token, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !bearer {
+	token, ok := bearer(r)
+	if !ok {
 		_, token, _ = r.BasicAuth()
 	}
 	// Digests have one length, so that the comparison reveals nothing of the token's length.
 	got, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.Token))
 	return subtle.ConstantTimeCompare(got[:], want[:]) == 1
+}
+
+// bearer returns the token that a request carries as a bearer token, and whether it does.
+// A scheme is in letters of any case (RFC 9110, section 11.1).
+func bearer(r *http.Request) (token string, ok bool) {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	return token, strings.EqualFold(scheme, "Bearer")
 }
 
 // ofRound passes on requests about this round.

@@ -428,6 +428,10 @@ func TestUnauthorised(t *testing.T) {
 		f.wants("a signature "+name, 403, wire.WrongKey)(
 			f.request("PUT", wire.UploadPath(3, "a"), good, sign(f.keys["a"], change)))
 	}
+	for _, scheme := range []string{"Bearer", "bearer", "BEARER"} {
+		f.wants(scheme, 200, "")(f.request("GET", wire.RoundPath(3)+"/status", nil,
+			func(r *http.Request) { r.Header.Set("Authorization", scheme+" for readers") }))
+	}
 	// what only readers may, nobody else may, a client's signature included
 	for _, r := range f.srv.routes() {
 		if method, path, _ := strings.Cut(r.pattern, " "); r.readers {

@@ -14,7 +14,6 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"fmp/onnx/sorting"
@@ -196,7 +195,7 @@ func (s *Server) unproven(ctx context.Context, a arrival, err error) error {
 // The comparison takes constant time in the token's bytes.
 func (s *Server) peer(next handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		token, ok := bearer(r)
 		if s.role() != wire.Helper || !ok ||
 			subtle.ConstantTimeCompare([]byte(token), []byte(peerToken(s.Secret))) != 1 {
 			if s.role() == wire.Helper && ok {
