@@ -31,7 +31,7 @@ func Classifier(eng engine.Engine, data []byte, page http.Handler, reject float6
 	if err := p.serve(v, data, nil); err != nil {
 		return nil, nil, err
 	}
-	if p.serving.images != nil && p.serving.images.TakesRows() {
+	if of := p.version(); of != nil && of.images.TakesRows() {
 		p.close()
 		return nil, nil, errors.New("it takes feature rows; served are classifiers of images, " +
 			"as fmp pool makes them without --rows")

@@ -63,9 +63,9 @@ const (
 type served struct {
 	version store.Version
 	data    []byte
-	mu      sync.RWMutex // held for reading by requests, for writing by close
-	images  *classify.Classifier
-	rows    *classify.Classifier
+	mu      sync.RWMutex         // held for reading by requests, for writing by close
+	images  *classify.Classifier // not nil while it makes predictions
+	rows    *classify.Classifier // nil if there is none
 	// ofImages and ofRows are the queues of the two.
 	ofImages, ofRows *batches
 	// drift is the version's own test: images that it answers late are not the next one's.
@@ -74,19 +74,22 @@ type served struct {
 	statistics statistics
 }
 
-// openClassifier loads a classifier's file; nil if there is none.
-// The caller closes the classifier. eng is nil on a server that makes no predictions.
-func openClassifier(eng engine.Engine, data []byte) (*classify.Classifier, error) {
-	if data == nil || eng == nil {
-		return nil, nil
+// open loads the version's classifier, and that of feature rows where rows is not nil. After an
+// error the caller closes the version, which may hold one of the two.
+func (v *served) open(eng engine.Engine, rows []byte) (err error) {
+	if v.images, err = classify.Parse(eng, v.data); err != nil {
+		return err
 	}
-	return classify.Parse(eng, data)
+	if v.drift, err = newDrift(v.images.Manifest); err == nil && rows != nil {
+		v.rows, err = classify.Parse(eng, rows)
+	}
+	return err
 }
 
 // predictor makes predictions with the classifier of the latest version.
 // mu guards serving and latest. It is held for a moment, and never while a classifier runs.
 type predictor struct {
-	engine engine.Engine // nil: it makes none
+	engine engine.Engine // nil: no version makes predictions
 	log    *slog.Logger
 	tracer *trace.Tracer
 	refuse func(w http.ResponseWriter, code, detail string, args ...any)
@@ -194,25 +197,20 @@ func (p *predictor) replace(next *served) {
 }
 
 // serve makes a version the one that makes predictions.
-// On an error the version before it goes on making predictions.
+// On an error the version before it goes on making predictions. Without an engine none does.
 // Loading takes place outside the lock, so that requests go on meanwhile. Downloads of the latest
 // version come from data from the start.
 func (p *predictor) serve(v store.Version, data, rows []byte) error {
-	next := &served{version: v, data: data, drift: conformal.NewDrift(1, nil)}
+	next := &served{version: v, data: data}
 	p.mu.Lock()
 	p.latest = next
 	p.mu.Unlock()
-	var err error
-	if next.images, err = openClassifier(p.engine, data); err == nil {
-		next.rows, err = openClassifier(p.engine, rows)
+	if p.engine == nil {
+		return nil
 	}
-	if err != nil {
+	if err := next.open(p.engine, rows); err != nil {
+		next.close()
 		return fmt.Errorf("version %d: %w", v.Number, err)
-	}
-	if next.images != nil {
-		if next.drift, err = newDrift(next.images.Manifest); err != nil {
-			return fmt.Errorf("version %d: %w", v.Number, err)
-		}
 	}
 	next.ofImages, next.ofRows = &batches{statistics: &next.statistics},
 		&batches{statistics: &next.statistics}

@@ -81,6 +81,94 @@ func inferRows(n, dx int) []byte {
 		`{"inputs": [{"name": "features", "shape": [%d, %d], "datatype": "FP32", "data": %s}]}`, n, dx, rows(n, dx))
 }
 
+// counting counts the sessions of an engine that are open.
+type counting struct {
+	engine.Engine
+	open int
+}
+
+func (c *counting) Load(m *onnx.Model) (engine.Session, error) {
+	s, err := c.Engine.Load(m)
+	if err == nil {
+		c.open++
+		s = &counted{s, c}
+	}
+	return s, err
+}
+
+type counted struct {
+	engine.Session
+	in *counting
+}
+
+func (c *counted) Close() error {
+	c.in.open--
+	return c.Session.Close()
+}
+
+// TestUnopened: a version of which a part cannot be opened leaves no session, and the one before it
+// answers.
+func TestUnopened(t *testing.T) {
+	f, dx := serving(t)
+	p := f.srv.predictions
+	data := p.serving.data
+	e := &counting{Engine: p.engine}
+	p.engine = e
+	m := must.Get(serde.Unmarshal(data))(t)
+	m.Metadata["fmp.config"] = "["
+	for name, c := range map[string]struct {
+		data, rows []byte
+		want       string
+	}{
+		"images":         {[]byte("no model"), data, "version 2"},
+		"rows":           {data, []byte("no model"), "version 2"},
+		"its provenance": {must.Get(serde.Marshal(m))(t), nil, "config"},
+	} {
+		must.Fail(p.serve(store.Version{Number: 2}, c.data, c.rows))(t, c.want, name)
+		if e.open != 0 {
+			t.Errorf("%s: %d sessions are open", name, e.open)
+		}
+	}
+	if w := f.ask(inferPath, "application/json", inferRows(1, dx)); w.Code != http.StatusOK {
+		t.Errorf("the version before: %d %s", w.Code, w.Body)
+	}
+}
+
+// TestNoEngine: a server without an engine gives the file of its version, and answers questions of
+// predictions as before the first.
+func TestNoEngine(t *testing.T) {
+	f := newFixture(t, "quorum: 2\n")
+	f.in("a", "b")
+	must.Do(t, f.srv.Pool(t.Context()))
+	if status, _ := f.classifier(""); status != http.StatusOK {
+		t.Errorf("the file: %d", status)
+	}
+	if st := f.srv.Status(); st.Unserved != "" {
+		t.Errorf("its version is said to be out of use: %s", st.Unserved)
+	}
+	for _, c := range []struct {
+		method, path, kind, body string
+		want                     int
+	}{
+		{"POST", "/v1/predict", "image/png", "\x89PNG", 404},
+		{"POST", "/v1/predict", "application/json", `{"features": [[1]]}`, 404},
+		{"POST", inferPath, "application/json", string(inferRows(1, 1)), 404},
+		{"GET", "/v2/models/classifier", "", "", 404},
+		{"GET", "/v2/models/classifier/config", "", "", 404},
+		{"GET", "/v2/models/classifier/stats", "", "", 200},
+		{"GET", "/v2/health/ready", "", "", 503},
+	} {
+		w := answer(f.srv.Handler(), c.method, c.path, []byte(c.body), "Content-Type", c.kind)
+		if w.Code != c.want || c.want == 404 && !strings.Contains(w.Body.String(), "no classifier yet") {
+			t.Errorf("%s %s: %d %s; want %d", c.method, c.path, w.Code, w.Body, c.want)
+		}
+	}
+	code, text, _ := f.grpcCall("ModelMetadata", frame(appendText(nil, 1, modelName)))
+	if code != codes.Unavailable {
+		t.Errorf("ModelMetadata: %v %s", code, text)
+	}
+}
+
 // TestPredictions: images and rows get answers by both interfaces, with the same probabilities;
 // what is neither is refused with its reason.
 func TestPredictions(t *testing.T) {

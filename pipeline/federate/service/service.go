@@ -89,7 +89,8 @@ type Config struct {
 	Helper *Helper
 	// Check, if not nil, may refuse an upload that Decode and the round's bounds accepted.
 	Check func(*federate.Upload) error
-	// Engine makes predictions; if nil, the server makes none.
+	// Engine makes predictions; if nil, the server makes none, and answers as before its first
+	// version.
 	Engine engine.Engine
 	// Reject is the probability below which a prediction counts as left to people, for want of a
 	// surer most probable class; default 0.
