@@ -115,34 +115,53 @@ func newConstantOfShape(s *Spec) (Kernel, error) {
 // Range: out_i = start + i delta, n = max(ceil((limit - start) / delta), 0).
 func newRange(s *Spec) (Kernel, error) {
 	s.ignore("stash_type") // halves are computed in float32
-	return numeric(s, rangeOf[float32], rangeOf[float64], rangeOf[int64])
+	return numeric(s, rangeOf(steps[float32]), rangeOf(steps[float64]), rangeOf(wholeSteps))
+}
+
+// steps is (limit - start) / delta, which has no bound; delta is not 0.
+func steps[T floating](start, limit, delta T) float64 {
+	return (float64(limit) - float64(start)) / float64(delta)
+}
+
+// wholeSteps is ceil((limit - start) / delta), 0 where the limit lies behind. The differences are
+// of uint64, which holds that of any two int64. Up to 2^53, float64 holds the quotient exactly.
+func wholeSteps(start, limit, delta int64) float64 {
+	gap, by := uint64(limit)-uint64(start), uint64(delta)
+	if delta < 0 {
+		start, limit, gap, by = limit, start, -gap, -by
+	}
+	if limit <= start {
+		return 0
+	}
+	return float64((gap-1)/by + 1)
 }
 
 // rangeOf multiplies for every element in place of adding up, so that errors do not grow. Inputs
 // must be of one element each. A delta of 0 or NaN is refused, and so are more elements than a
 // tensor may have.
-func rangeOf[T number](c *Call) error {
-	start, limit := only[T](c.In[0], "start"), only[T](c.In[1], "limit")
-	delta := only[T](c.In[2], "delta")
-	if delta == 0 || delta != delta {
-		return fmt.Errorf("delta is %v", delta)
+func rangeOf[T number](steps func(start, limit, delta T) float64) Kernel {
+	return func(c *Call) error {
+		start, limit := only[T](c.In[0], "start"), only[T](c.In[1], "limit")
+		delta := only[T](c.In[2], "delta")
+		if delta == 0 || delta != delta {
+			return fmt.Errorf("delta is %v", delta)
+		}
+		count := steps(start, limit, delta)
+		if !(count < onnx.MaxElements) {
+			return fmt.Errorf("from %v to %v by %v are too many elements", start, limit, delta)
+		}
+		n := int(max(count, 0))
+		if float64(n) < count {
+			n++
+		}
+		out := try.Get(c.New(0, c.In[0].DType, []int{n}))
+		o := data[T](out)
+		for i := range o {
+			// Of far integers the product may wrap around, and the sum wraps back.
+			o[i] = start + T(i)*delta
+		}
+		return nil
 	}
-	// In float64, so that the difference of far integers cannot wrap around.
-	steps := (float64(limit) - float64(start)) / float64(delta)
-	if !(steps < onnx.MaxElements) {
-		return fmt.Errorf("from %v to %v by %v are too many elements", start, limit, delta)
-	}
-	n := int(max(steps, 0))
-	if float64(n) < steps {
-		n++
-	}
-	out := try.Get(c.New(0, c.In[0].DType, []int{n}))
-	o := data[T](out)
-	for i := range o {
-		// Of far integers the product may wrap around, and the sum wraps back.
-		o[i] = start + T(i)*delta
-	}
-	return nil
 }
 
 // eyeType is the attribute dtype, else the input's type.

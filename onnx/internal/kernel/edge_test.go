@@ -54,6 +54,31 @@ func TestProductOverNothing(t *testing.T) {
 	}
 }
 
+// TestRangeOfFarIntegers: the elements of a range are counted exactly, whatever the bounds.
+func TestRangeOfFarIntegers(t *testing.T) {
+	const far = 1 << 53
+	for _, c := range []struct {
+		start, limit, delta int64
+		want                []int64
+	}{
+		{far + 1, far + 3, 1, []int64{far + 1, far + 2}},
+		{far + 3, far + 1, -1, []int64{far + 3, far + 2}},
+		{far, far + 1, 1, []int64{far}},
+		{far + 1, far + 1, 1, nil},
+		{1, 0, 1, nil},
+		{0, 1, -1, nil},
+		{5, 0, -2, []int64{5, 3, 1}},
+		{math.MinInt64, math.MaxInt64, math.MaxInt64, []int64{math.MinInt64, -1, math.MaxInt64 - 1}},
+		{math.MaxInt64, math.MinInt64, math.MinInt64, []int64{math.MaxInt64, -1}},
+	} {
+		got := evaluated(t, 1, &onnx.Node{Op: "Range"}, nil, onnx.Scalar(c.start), onnx.Scalar(c.limit),
+			onnx.Scalar(c.delta))
+		if !slices.Equal(got.I64(), c.want) {
+			t.Errorf("from %d to %d by %d: %v, want %v", c.start, c.limit, c.delta, got.I64(), c.want)
+		}
+	}
+}
+
 // TestSpecialNumbers: functions of numbers below the normal range, of infinities and of NaN.
 func TestSpecialNumbers(t *testing.T) {
 	inf, nan := math.Inf(1), math.NaN()
