@@ -18,7 +18,7 @@ const maxInlinedParts = 1 << 20
 // nested calls too, and drops the functions. A function that calls itself, or that imports another
 // version of an operator set than the model, in which one of its operators differs, is an error.
 // On an error m is as it was: all work is on copies. Operator sets that no node uses any more are
-// dropped, but for the standard's.
+// dropped, but for the standard's, which the result imports as "".
 func Inline(m *onnx.Model) error {
 	if err := graphOf(m, "inlining functions"); err != nil {
 		return err
@@ -28,6 +28,11 @@ func Inline(m *onnx.Model) error {
 	}
 	in := &inliner{functions: map[onnx.OpName]*onnx.Function{}, names: newNames(),
 		opsets: onnx.Clone(m).Opsets}
+	// By its other name the standard's set would count as one that no node uses.
+	if v := m.Opset(); v != 0 {
+		delete(in.opsets, "ai.onnx")
+		in.opsets[""] = v
+	}
 	m.Graph.AddNames(in.names.taken)
 	for _, f := range m.Functions {
 		in.functions[onnx.OpName{Domain: f.Domain, Name: f.Name}] = f
@@ -145,6 +150,9 @@ func (in *inliner) call(n *onnx.Node, f *onnx.Function) ([]*onnx.Node, error) {
 			len(n.Inputs), len(n.Outputs), len(f.Inputs), len(f.Outputs))
 	}
 	for d, v := range f.Opsets {
+		if d == "ai.onnx" {
+			d = ""
+		}
 		have, ok := in.opsets[d]
 		if !ok {
 			in.opsets[d] = v

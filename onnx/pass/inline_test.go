@@ -1,6 +1,7 @@
 package pass
 
 import (
+	"maps"
 	"testing"
 
 	"fmp/onnx"
@@ -75,6 +76,35 @@ func TestInlineOfVersions(t *testing.T) {
 		if c.err != "" {
 			must.Fail(err)(t, c.err, name)
 		} else if err != nil || m.Opsets[""] != onnx.DefaultOpset || len(m.Functions) != 0 {
+			t.Errorf("%s: %v, versions %v", name, err, m.Opsets)
+		}
+	}
+}
+
+// The standard's operator set stays, and is compared, by either of its names.
+func TestInlineOfStandardSet(t *testing.T) {
+	const v = onnx.DefaultOpset
+	for name, c := range map[string]struct {
+		model, function map[string]int64
+		err             string
+	}{
+		"one name":              {map[string]int64{"": v}, map[string]int64{"": v}, ""},
+		"the model's other":     {map[string]int64{"ai.onnx": v}, map[string]int64{"": v}, ""},
+		"the function's other":  {map[string]int64{"": v}, map[string]int64{"ai.onnx": v}, ""},
+		"the function has none": {map[string]int64{"ai.onnx": v}, nil, ""},
+		"other versions":        {map[string]int64{"ai.onnx": v}, map[string]int64{"": 13}, "Add"},
+		"versions by the other": {map[string]int64{"": v}, map[string]int64{"ai.onnx": 13}, "Add"},
+	} {
+		m := modeltest.Doubler(t)
+		m.Opsets = c.model
+		m.Opsets["own"] = 1
+		for _, f := range m.Functions {
+			f.Opsets = c.function
+		}
+		err := Inline(m)
+		if c.err != "" {
+			must.Fail(err)(t, c.err, name)
+		} else if err != nil || !maps.Equal(m.Opsets, map[string]int64{"": v}) {
 			t.Errorf("%s: %v, versions %v", name, err, m.Opsets)
 		}
 	}
