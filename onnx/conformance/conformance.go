@@ -170,7 +170,8 @@ func contradicts(t *onnx.Tensor, v onnx.ValueInfo) error {
 	return &contradiction{fmt.Sprintf("it feeds %v to input %q, which the model declares otherwise", t, v.Name)}
 }
 
-// runSet runs one data set. Outputs without a file are not compared.
+// runSet runs one data set. Outputs without a file are not compared, and a set without any is an
+// error.
 func runSet(s engine.Session, set string, tol Tolerance) error {
 	inputs, err := tensors(set, "input")
 	if err != nil {
@@ -179,6 +180,9 @@ func runSet(s engine.Session, set string, tol Tolerance) error {
 	want, err := tensors(set, "output")
 	if err != nil {
 		return err
+	}
+	if len(want) == 0 {
+		return errors.New("no output_NUMBER.pb to compare with")
 	}
 	// Tests list their inputs in the graph's order, initializers that are inputs as well (up to IR
 	// 3) among them.

@@ -82,10 +82,12 @@ func TestVerdicts(t *testing.T) {
 	writeTest(t, filepath.Join(root, "f_cut"), 0, x)
 	writeTest(t, filepath.Join(root, "g_no_set"), 0, x)
 	writeTest(t, filepath.Join(root, "h_refused"), 0, x)
+	writeTest(t, filepath.Join(root, "i_no_output"), 0, x)
 	for _, err := range []error{
 		os.Remove(filepath.Join(root, "e_no_input/test_data_set_0/input_0.pb")),
 		os.Truncate(filepath.Join(root, "f_cut/test_data_set_0/input_0.pb"), 9),
 		os.RemoveAll(filepath.Join(root, "g_no_set/test_data_set_0")),
+		os.Remove(filepath.Join(root, "i_no_output/test_data_set_0/output_0.pb")),
 		serde.Save(filepath.Join(root, "h_refused/model.onnx"), onnx.NewModel(&onnx.Graph{
 			Name: "refused", Inputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float32}},
 			Outputs: []onnx.ValueInfo{{Name: "y"}},
@@ -95,7 +97,8 @@ func TestVerdicts(t *testing.T) {
 		must.Do(t, err)
 	}
 	results := must.Get(RunAll(t.Context(), e, root, DefaultTolerance, nil))(t)
-	want := []Verdict{Passed, Passed, Failed, Unsupported, Failed, Failed, Failed, Unsupported}
+	want := []Verdict{Passed, Passed, Failed, Unsupported, Failed, Failed, Failed, Unsupported,
+		Failed}
 	if len(results) != len(want) {
 		t.Fatalf("%d results, want %d", len(results), len(want))
 	}
@@ -106,10 +109,10 @@ func TestVerdicts(t *testing.T) {
 	}
 	var table strings.Builder
 	WriteTable(&table, map[string][]Result{"pure": results})
-	for _, line := range []string{"| **all tests** | 2 | 4 | 2 |", "| 17 and 18 | 2 | 4 | 2 |",
+	for _, line := range []string{"| **all tests** | 2 | 5 | 2 |", "| 17 and 18 | 2 | 5 | 2 |",
 		"## What pure does not run",
 		"| 1 | h_refused | node (Frobnicate): the operator is not supported |",
-		"| Add | yes | 1-6, 7-28 | yes | 2 | 4 | 1 |", "| Frobnicate | – | – | – | 0 | 0 | 1 |",
+		"| Add | yes | 1-6, 7-28 | yes | 2 | 5 | 1 |", "| Frobnicate | – | – | – | 0 | 0 | 1 |",
 		"| Less | yes | 7-28 | zero |", "| gradient | Scatter |", "## What pure fails",
 		"| not known: test_data_set_0: output"} {
 		if !strings.Contains(table.String(), line) {
@@ -153,6 +156,33 @@ func TestCompare(t *testing.T) {
 	} {
 		if err := Compare(c.got, c.want, DefaultTolerance); (err == nil) != c.same {
 			t.Errorf("%v against %v: %v", c.got, c.want, err)
+		}
+	}
+}
+
+// TestCompareFarIntegers: integers of 64 bits are compared to the last digit, and printed so.
+func TestCompareFarIntegers(t *testing.T) {
+	const far = 1 << 53
+	for _, c := range []struct {
+		got, want *onnx.Tensor
+		absolute  float64
+		text      string
+	}{
+		{onnx.Vector[int64](far + 1), onnx.Vector[int64](far + 1), 0, ""},
+		{onnx.Vector[int64](far + 1), onnx.Vector[int64](far), 0,
+			"9007199254740993 where 9007199254740992 is expected"},
+		{onnx.Vector[int64](-far - 1), onnx.Vector[int64](-far), 0.5, "-9007199254740993 where"},
+		{onnx.Vector[int64](-far - 1), onnx.Vector[int64](-far), 1, ""},
+		{onnx.Vector[int64](math.MinInt64), onnx.Vector[int64](math.MaxInt64), 1e19, "differ"},
+		{onnx.Vector[uint64](math.MaxUint64), onnx.Vector[uint64](math.MaxUint64 - 1), 0,
+			"18446744073709551615 where 18446744073709551614"},
+		{onnx.Vector[uint64](math.MaxUint64 - 1), onnx.Vector[uint64](math.MaxUint64), 1, ""},
+	} {
+		err := Compare(c.got, c.want, Tolerance{Absolute: c.absolute})
+		if c.text == "" {
+			must.Do(t, err)
+		} else {
+			must.Fail(err)(t, c.text)
 		}
 	}
 }
