@@ -108,6 +108,14 @@ func TestAgain(t *testing.T) {
 			t.Errorf("%v: %v, %v; want %v", c.in, out, err, c.want)
 		}
 	}
+	// A NaN differs from itself, and is a number of every type of floats.
+	must.Do(t, model.SetInput(0,
+		tensor.New(tensor.WithShape(2), tensor.WithBacking([]float64{math.NaN(), 2}))))
+	must.Do(t, g.Run())
+	out := must.Get(model.GetOutputTensors())(t)
+	if y := out[0].Data().([]float32); y[0] == y[0] || y[1] != 5 {
+		t.Errorf("of NaN and 2: %v", y)
+	}
 	must.Do(t, model.SetInput(0,
 		tensor.New(tensor.WithShape(2), tensor.WithBacking([]int64{1<<53 + 1, 1}))))
 	must.Fail(g.Run())(t, "", "a number that float32 lacks was taken for another")

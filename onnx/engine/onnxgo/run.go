@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 
@@ -227,7 +228,7 @@ func toONNX(t tensor.Tensor) (*onnx.Tensor, error) {
 
 // converted returns numbers in the element type that the model declares. onnx-go's programs, its
 // tests among them, often give float32 where a model wants integers; a number that the type does
-// not hold is an error. A number is held where it comes back the same from the type.
+// not hold is an error. A number is held where it comes back the same from the type. A NaN is one in every type of floats.
 func converted(t *onnx.Tensor, to onnx.DType) (*onnx.Tensor, error) {
 	out, err := onnx.Zeros(to, t.Shape...)
 	if err != nil {
@@ -240,7 +241,7 @@ func converted(t *onnx.Tensor, to onnx.DType) (*onnx.Tensor, error) {
 		switch {
 		case same:
 			y.Set(x.Convert(y.Type()))
-			same = y.Convert(x.Type()).Equal(x)
+			same = y.Convert(x.Type()).Equal(x) || y.CanFloat() && math.IsNaN(t.At(i))
 		case y.Kind() == reflect.Bool:
 			y.SetBool(t.At(i) == 1)
 			same = out.At(i) == t.At(i)
