@@ -10,7 +10,12 @@ import (
 // bytes that it begins with; "" where that is not known.
 // At most 64 bytes are searched. Text may begin with a byte order mark or blanks.
 func foreignFormat(data []byte) string {
-	text := bytes.TrimLeft(data[:min(len(data), 64)], "\ufeff \t\r\n")
+	// The bound moves to the begin of a character that it cuts, of four bytes at most.
+	end := min(len(data), 64)
+	for end < len(data) && end > 61 && !utf8.RuneStart(data[end]) {
+		end--
+	}
+	text := bytes.TrimLeft(data[:end], "\ufeff \t\r\n")
 	switch {
 	case len(data) == 0:
 		return "the file is empty"

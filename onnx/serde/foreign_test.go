@@ -18,6 +18,10 @@ func TestOtherFormatsAreNamed(t *testing.T) {
 		{"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"},
 		{"\n<!DOCTYPE html><html>", "web page"},
 		{"Not found", "text"},
+		{strings.Repeat("a", 61) + "é" + strings.Repeat("a", 9), "text"},
+		{strings.Repeat("a", 63) + "é", "text"},
+		{strings.Repeat("a", 61) + "😀a", "text"},
+		{strings.Repeat("a", 62) + "\xc3(aa", "damaged"},
 		{"\xff\xff\xff\xff", "damaged"},
 	} {
 		_, err := Unmarshal([]byte(c.data))
