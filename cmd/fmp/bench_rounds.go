@@ -211,14 +211,15 @@ func (r *measuredRound) attack(ctx context.Context, p *experiment.Prepared,
 		r.Moments, err = attack.RunMoments(ctx, p, o)
 		return err
 	}
-	if r.Attacks, err = attack.RunAttacks(ctx, p, o); err != nil {
-		return err
-	}
-	// Sizes are compared among clients with equal shares of the classes.
+	// Sizes are compared among clients with equal shares of the classes. They come before the long
+	// table of attacks, as they refuse a small part of clients.
 	if o.Alpha == 0 {
 		if r.Sizes, err = attack.RunSizes(ctx, p, o); err != nil {
 			return err
 		}
+	}
+	if r.Attacks, err = attack.RunAttacks(ctx, p, o); err != nil {
+		return err
 	}
 	if r.Lost, err = attack.RunLost(ctx, p, o); err != nil {
 		return err

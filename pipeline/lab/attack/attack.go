@@ -119,8 +119,9 @@ var Attacks = []Attack{
 	}},
 	{"target", "says of one class what is true of another, and the truth of the rest",
 		func(a *attacker, m int) {
-			// Of three classes the two are one, and the client then changes its mass alone.
-			c, from := a.shift%a.u.Classes, (a.shift+3)%a.u.Classes
+			// The third class behind, and of three the next: three behind would be the same one.
+			c := a.shift % a.u.Classes
+			from := (c + 1 + 2%max(a.u.Classes-1, 1)) % a.u.Classes
 			if a.masses(m)[from] > 0 {
 				copy(a.mean(m, c), a.mean(m, from))
 				a.masses(m)[c] = max(a.masses(m)[c], a.masses(m)[from])

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"fmp/models/rng"
@@ -137,6 +138,32 @@ func TestSizes(t *testing.T) {
 		s.Large <= s.Small {
 		t.Errorf("counted %+v, claimed %+v, of %d and %d images", s.Counted, s.Claimed,
 			s.Large, s.Small)
+	}
+	few := *b.p.Data.Clients
+	few.Labels = few.Labels[:1899]
+	b.p.Data.Clients = &few
+	must.Fail(RunSizes(t.Context(), b.p, b.Options))(t, "1899 images, and 1900 are the fewest; enlarge dataset.splits")
+}
+
+// TestTargetOfFewClasses: of any number of classes the attack tells of one what is true of another.
+func TestTargetOfFewClasses(t *testing.T) {
+	i := slices.IndexFunc(Attacks, func(a Attack) bool { return a.Name == "target" })
+	for classes := 2; classes <= 10; classes++ {
+		u := honesty.Uploads{Clients: 2, Classes: classes, K: 1}
+		for c := range u.Clients * classes {
+			u.Masses, u.Means = append(u.Masses, 1), append(u.Means, float64(c))
+		}
+		for seed := range uint64(20) {
+			got := Attacks[i].apply(u, []float64{1}, 1, 10, rng.New(seed, "attack"))
+			shift := rng.New(seed, "attack").IntN(classes)
+			if got.Means[shift] == u.Means[shift] {
+				t.Errorf("of %d classes, number %d keeps its mean", classes, shift)
+			}
+			// The rows of results are of the third class behind.
+			if want := float64((shift + 3) % classes); classes > 3 && got.Means[shift] != want {
+				t.Errorf("of %d classes, number %d has the mean %g, want %g", classes, shift, got.Means[shift], want)
+			}
+		}
 	}
 }
 

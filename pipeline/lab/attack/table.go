@@ -193,7 +193,7 @@ const (
 // Large clients hold 1,000 images, or as many as the data set has for them. Images are drawn in
 // blocks of 100 and laid end to end. Clients are cut from them in order, the large ones first. The
 // options' number of clients and of points is not read. With all images there are 10,900, more than
-// 9 in 10 of them of large clients.
+// 9 in 10 of them of large clients. Fewer than 1,900 images are an error.
 func RunSizes(ctx context.Context, p *experiment.Prepared, o Options) (*SizesRow, error) {
 	o.Clients = largeClients + smallClients
 	b, err := newBench(ctx, p, o)
@@ -202,13 +202,17 @@ func RunSizes(ctx context.Context, p *experiment.Prepared, o Options) (*SizesRow
 	}
 	const each = 100 // images in a block of the partition
 	// Whole blocks, of the images that the small clients leave.
-	large := min(largeImages,
-		(p.Data.Clients.Len()-smallClients*smallImages)/largeClients/each*each)
+	const small = smallClients * smallImages
+	large := min(largeImages, (p.Data.Clients.Len()-small)/largeClients/each*each)
+	if large < each {
+		return nil, fmt.Errorf("clients of two sizes: the clients' part has %d images, and %d are the fewest; "+
+			"enlarge dataset.splits.clients", p.Data.Clients.Len(), small+largeClients*each)
+	}
 	out := &SizesRow{Large: large, Small: smallImages, LargeClients: largeClients,
 		SmallClients: smallClients}
 	for repeat := range o.Repeats {
 		blocks, err := p.Data.Clients.Partition(rng.New(o.Seed, "sizes", repeat),
-			(largeClients*large+smallClients*smallImages)/each, each, 0)
+			(largeClients*large+small)/each, each, 0)
 		if err != nil {
 			return nil, err
 		}
