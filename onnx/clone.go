@@ -36,7 +36,8 @@ func CloneGraph(g *Graph) *Graph {
 	return &c
 }
 
-// CloneNode copies a node and its subgraphs; tensors are shared.
+// CloneNode copies a node and its subgraphs; tensors are shared. Lists within attributes, such as
+// pads, are shared as well: replace them, do not write into them.
 func CloneNode(n *Node) *Node {
 	c := *n
 	c.Inputs, c.Outputs = slices.Clone(n.Inputs), slices.Clone(n.Outputs)
@@ -60,6 +61,7 @@ func cloneNodes(ns []*Node) []*Node {
 	return out
 }
 
+// cloneValues keeps a nil shape nil, which is unknown, and an empty one empty, which is a scalar's.
 func cloneValues(vs []ValueInfo) []ValueInfo {
 	out := slices.Clone(vs)
 	for i := range out {
@@ -68,6 +70,7 @@ func cloneValues(vs []ValueInfo) []ValueInfo {
 	return out
 }
 
+// cloneMap makes a map of nil too, so that the copy can be written to.
 func cloneMap[K comparable, V any](m map[K]V) map[K]V {
 	out := make(map[K]V, len(m))
 	for k, v := range m {

@@ -69,6 +69,7 @@ var narrowFloats = map[DType]*narrowFloat{
 
 func init() {
 	for d, f := range narrowFloats {
+		// A table is made when it is first asked for, once for all goroutines.
 		f.values = sync.OnceValue(func() []float32 {
 			out := make([]float32, 256)
 			for c := range out {
@@ -79,6 +80,8 @@ func init() {
 	}
 }
 
+// value decodes a code: ± 2^(e - bias) (1 + m / 2^mantissa) with m the mantissa's bits and e the
+// exponent's. Where e is 0 it is ± 2^(1 - bias) m / 2^mantissa, without the leading 1.
 func (f *narrowFloat) value(code uint8, d DType) float32 {
 	mag, sign := int(code), 1.0
 	if f.sign != 0 && code&f.sign != 0 {
@@ -101,7 +104,8 @@ func (f *narrowFloat) value(code uint8, d DType) float32 {
 	return float32(sign * math.Ldexp(float64(m), e-f.bias-f.mantissa))
 }
 
-// NarrowToFloat32 returns the values of the codes of a float of 8 or 4 bits, by code.
+// NarrowToFloat32 returns the values of the codes of a float of 8 or 4 bits, by code. The list is
+// shared, and callers read it only.
 func NarrowToFloat32(d DType) []float32 { return narrowFloats[d].values() }
 
 // Float32ToNarrow returns a function to the code of a float of 8 or 4 bits: the nearest, the even
@@ -139,6 +143,7 @@ func Float32ToNarrow(d DType, saturate bool) func(v float32) uint8 {
 		case mag > limit:
 			return over(sign)
 		}
+		// The code found is of the least value not below mag. The one before it may be nearer.
 		code := sort.Search(len(values), func(i int) bool { return float64(values[i]) >= mag })
 		if code == len(values) {
 			code-- // between the last and the limit
@@ -154,7 +159,8 @@ func Float32ToNarrow(d DType, saturate bool) func(v float32) uint8 {
 	}
 }
 
-// PackedData returns the elements of a tensor of a narrow type as a file has them.
+// PackedData returns the elements of a tensor of a narrow type as a file has them. With b bits an
+// element, number i begins at bit i b of the file, counted in each byte from the lowest.
 func PackedData(t *Tensor) []byte {
 	bits := t.DType.Bits()
 	out := make([]byte, t.DType.RawBytes(t.Len()))

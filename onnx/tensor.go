@@ -46,6 +46,7 @@ func DTypeOf(v int64) DType {
 	return DType(v)
 }
 
+// String gives the name in messages, and dtype(N) of a number that names no type.
 func (d DType) String() string {
 	if s, ok := dtypeNames[d]; ok {
 		return s
@@ -204,7 +205,7 @@ func ZerosF32(shape ...int) *Tensor {
 	return t
 }
 
-// Len returns the number of elements.
+// Len returns the number of elements. It trusts the shape, whose product [CheckTensor] bounds.
 func (t *Tensor) Len() int {
 	n := 1
 	for _, d := range t.Shape {
@@ -246,7 +247,8 @@ func (t *Tensor) Ints() ([]int, error) {
 	return nil, fmt.Errorf("a tensor of %v where int64 or int32 was expected", t.DType)
 }
 
-// At returns element i of a tensor of numbers or booleans; of text it is not a number.
+// At returns element i of a tensor of numbers or booleans; of text it is not a number. Integers
+// beyond 2^53 are rounded.
 func (t *Tensor) At(i int) float64 {
 	switch d := t.Data.(type) {
 	case []float32:
@@ -287,7 +289,7 @@ func (t *Tensor) At(i int) float64 {
 // ClampInt returns v as an int: the nearest one where it is beyond an int on a machine of 32 bits.
 func ClampInt(v int64) int { return int(min(max(v, math.MinInt), math.MaxInt)) }
 
-// Clone copies a tensor and its data.
+// Clone copies a tensor and its data. External is left out, as the copy lies in no file.
 func (t *Tensor) Clone() *Tensor {
 	c := &Tensor{DType: t.DType, Shape: append([]int{}, t.Shape...)}
 	if d := reflect.ValueOf(t.Data); d.IsValid() {
@@ -311,6 +313,7 @@ func (t *Tensor) Reshape(shape ...int) (*Tensor, error) {
 	return &Tensor{DType: t.DType, Shape: append([]int{}, shape...), Data: t.Data}, nil
 }
 
+// String gives type and shape, and no elements.
 func (t *Tensor) String() string { return fmt.Sprintf("%v%v", t.DType, t.Shape) }
 
 // CheckTensor reports whether DType, Shape and Data of a tensor agree.

@@ -5,6 +5,7 @@ import "fmt"
 // OpName identifies an operator.
 type OpName struct{ Domain, Name string }
 
+// String leaves out the domain of the standard operators, which is empty.
 func (o OpName) String() string {
 	if o.Domain == "" {
 		return o.Name
@@ -89,7 +90,8 @@ func (n *Node) Reads() []string {
 }
 
 // Captures lists the values that a graph within a node takes from around it; one may be listed more
-// than once.
+// than once. A name that g makes counts as its own wherever it is read, so that g need not be in
+// order.
 func (g *Graph) Captures() []string {
 	own := map[string]bool{}
 	for _, v := range g.Inputs {

@@ -208,6 +208,8 @@ func (o *scoring) run(ctx context.Context, f *pflag.FlagSet, path string, out,
 
 // score scores the images, each of which it passes on as well. With noise each is classified by
 // itself, and one that cannot be read is left out.
+// Prediction sets are those of the stored level. Signature and notice are asked before an image is
+// read.
 func (o *scoring) score(ctx context.Context, f *pflag.FlagSet, path string, log io.Writer,
 	also func([]classify.Prediction)) (*classify.Scores, error) {
 	e, err := pure.New(engine.Options{Threads: o.threads})
@@ -394,6 +396,7 @@ func (s *scored) again(kept *privacy.Spending, asked privacy.Spending,
 // copied is the digest of the file in the report's place where it has the report's counts, for any
 // server. It is compared as if it were for this one. Signatures are deterministic (Ed25519), so
 // that equal reports have equal bytes.
+// It is "" where no report is there, and where its counts are others.
 func (s *scored) copied(report []byte) string {
 	var there tally.Report
 	data, err := regularfile.ReadOutput(s.output, tally.MaxBytes)

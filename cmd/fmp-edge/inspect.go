@@ -248,6 +248,7 @@ func inspectModel(path string, how form, out io.Writer) error {
 	return err
 }
 
+// describe returns types with shapes, in the order of the values.
 func describe(vs []onnx.ValueInfo) []string {
 	var out []string
 	for _, v := range vs {
@@ -258,6 +259,7 @@ func describe(vs []onnx.ValueInfo) []string {
 
 // unusable returns why compress would not take a model, empty where it would, and the client of a
 // graph that it would take. m is loaded, and a client graph is opened again from path.
+// One thread suffices, since no image is computed.
 func unusable(path string, m *onnx.Model, f models.Manifest) (*client.Client, string) {
 	switch f.Kind {
 	case models.KindClient:

@@ -121,6 +121,8 @@ type earlier struct {
 
 // Nothing is made before the places of upload and receipts are known to be free. The order is:
 // round, signature of its graph, places of receipts, the earlier upload, images, sending.
+// A closed round ends it before an image is read. An upload that was made for it before is sent
+// once more, as it may be in.
 func (j *joining) run(ctx context.Context, args []string, out, log io.Writer) (err error) {
 	if len(args) != 2 {
 		return usagef("join: %d arguments; want the server's address and one folder, "+
@@ -214,6 +216,8 @@ func (j *joining) earlier(ctx context.Context, log io.Writer) (old earlier, err 
 // make compresses the images of a source to an upload for the round, and returns its bytes. Images
 // are compressed by the command compress itself, so that both give the same bytes. The upload is
 // read back from its file, so that the bytes which are sent are those that are kept.
+// The round must still take an upload, which is asked before the graph is fetched. After an error
+// of compress there are no bytes to send.
 func (j *joining) make(ctx context.Context, source string, log io.Writer) ([]byte, error) {
 	if err := j.takes("join", *j.compress.private.reply); err != nil {
 		return nil, err

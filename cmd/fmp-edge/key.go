@@ -13,6 +13,7 @@ import (
 // keyCommand makes a key where it is given a name, and else prints the line of the one in the file.
 // A key that is there is never replaced: another key would be another client to a roster. Only the
 // public half is printed.
+// A bad name, a file that is there and a key that cannot be read are usage errors alike.
 var keyCommand = command{
 	name: "key", args: "[--client NAME] FILE",
 	short: "Make this client's key; print its line for the server's roster",

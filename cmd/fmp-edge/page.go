@@ -18,6 +18,7 @@ import (
 
 // pageCommand writes a folder for any web server. Visitors save their uploads, as no server of a
 // round takes them there.
+// Nothing is written before the client graph is known to serve.
 var pageCommand = command{
 	name: "page", args: "",
 	short: "Write a folder with the client for browsers, to be shown by any web server",

@@ -15,6 +15,7 @@ import (
 // predictCommand classifies on the pure engine, the only one that is linked. Signature and notice
 // are asked once the classifier is open, by the digest of the file that was read. No image is read
 // before. Signature and notice come before --adapt, whose images are read too.
+// Feature rows of a .npy are loaded whole, within maxRowBytes.
 var predictCommand = command{
 	name: "predict", args: "--model CLASSIFIER IMAGES",
 	short: "Classify images with the classifier that fmp pool wrote",

@@ -18,6 +18,8 @@ import (
 // withdrawCommand checks the place of its receipt before it asks for the withdrawal, which cannot
 // be taken back. It may be given again: the receipt then tells which classifier took the place of
 // the others.
+// The order is: key, round, the server's key, the receipt's place, the request, the receipt. An
+// error of the request leaves no receipt behind.
 var withdrawCommand = command{
 	name: "withdraw", args: "URL --key FILE",
 	short: "Withdraw this client's upload from a round, whether it is open or closed",

@@ -61,6 +61,8 @@ type spent struct {
 // stores both at once. Limits of epsilon and delta are checked before a photograph is read. The
 // upload is made once all is known to fit, and the ledger's line comes last. An error returns no
 // bytes, so that none can be sent without its line.
+// The order is: state and time of the round, limits, coordinates of the photographs, the ledger,
+// the server's upload, noise, size, and the new line.
 func (s *session) release(src imagefile.Source, name string, p spending) (any, []byte, error) {
 	d, f := s.round, s.client.Manifest
 	b := *d.Privacy

@@ -50,6 +50,7 @@ func (s *session) withdrawn(q *request) (any, []byte, error) {
 // returns the files left out and the number of copies, which count once. Where there is a round,
 // the request that sends the counts is there too. An image that cannot be read is an error, as the
 // counts would not be of all images.
+// Counts are told from tally.Least on, without noise.
 func (s *session) evaluate(q *request, p struct{ Paths []string }) (any, []byte, error) {
 	if s.key == nil || s.classifier == nil {
 		return nil, nil, errors.New("a key and a classifier are needed")

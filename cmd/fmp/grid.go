@@ -90,6 +90,7 @@ byte for byte, whoever makes it on the same release and engine.`,
 
 // run makes the runs of a grid, or lists them. All settings of all runs are checked before the
 // first is begun.
+// A dry run opens no engine and no queue. Engines are opened before runs are given to workers.
 func (o *gridOptions) run(cmd *cobra.Command, file string) error {
 	if o.threads < 0 || o.threads > maxGridThreads {
 		return usageErrorf("--threads is %d; allowed are 0 to %d", o.threads, maxGridThreads)
@@ -155,6 +156,7 @@ func (o *gridOptions) run(cmd *cobra.Command, file string) error {
 
 // gridLines writes one line a method, partition and run. Rows of controls are left out. Figures are
 // means over repeats, to four digits.
+// Without a run there is no heading.
 func gridLines(w io.Writer, runs []*runOutput) {
 	for i, o := range runs {
 		if i == 0 {

@@ -18,6 +18,7 @@ import (
 
 // addHelp adds cobra's command of help, which suggests the nearest command for
 // one that is not there.
+// An unknown command is a usage error, as where it is called.
 func addHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	help := child(root, "help")
@@ -173,6 +174,7 @@ func completeList(names ...string) completer {
 
 // completeSet offers KEY=VALUE: the keys, then the values of the key where they are few. fields are
 // those that the command reads.
+// Files are offered beside values, as a setting may name one.
 func completeSet(fields []option.Setting) completer {
 	return func(_ *cobra.Command, _ []string,
 		toComplete string) ([]string, cobra.ShellCompDirective) {
@@ -234,6 +236,7 @@ var flagCompletion = map[string]completer{
 
 // addCompletion gives every command and flag its completion, and the command that prints the
 // shells' scripts examples. It walks the whole tree, and comes after all commands are in it.
+// A command without an entry, and without subcommands, is offered no files.
 func addCompletion(root *cobra.Command) {
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {

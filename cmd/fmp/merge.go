@@ -154,6 +154,7 @@ type mergeRun struct {
 }
 
 // run merges and writes the part. The place of its signature is claimed before any upload is read.
+// The order is: flags, client graph, the signature's place, key, uploads, part.
 func (o *mergeRun) run(cmd *cobra.Command, args []string, options pool.Options) (err error) {
 	if o.out == "" {
 		return usageErrorf("merge: no --output: name the part to write, -o all.part")
@@ -311,6 +312,8 @@ func (o *merging) checker(corpus *discriminant.Client) func(*federate.Upload) er
 
 // checkerOf returns the check of uploads behind the client graph of a digest. A graph that is given
 // is taken for every upload, whose digest is compared when it is read.
+// Behind an unknown graph the check takes everything, unless uploads are to be trusted: then it is
+// an error.
 func (o *merging) checkerOf(digest string,
 	corpus *discriminant.Client) (_ func(*federate.Upload) error, err error) {
 	graph, client := o.graph, o.manifest

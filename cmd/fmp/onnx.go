@@ -402,6 +402,7 @@ func (r inspection) print(w io.Writer) {
 }
 
 // joined is a text of several lines as one.
+// A line of a table must not be broken by an error's text.
 func joined(s string) string { return strings.ReplaceAll(s, "\n", "; ") }
 
 // abridged cuts a text to n runes, on one line. White space, ends of lines among it, becomes one
@@ -477,6 +478,7 @@ outputs are grad_A for each value A named by --wrt: inputs, initializers or valu
 }
 
 // valueNames lists the names of values in their order.
+// It is never nil, so that JSON has a list.
 func valueNames(vs []onnx.ValueInfo) []string {
 	names := make([]string, len(vs))
 	for i, v := range vs {
@@ -555,6 +557,7 @@ as OUT.yaml.`,
 }
 
 // sizes returns the bytes of a model, and of the one that was made of it.
+// Both count their external data.
 func sizes(model, made string) (before, after int64, err error) {
 	if before, err = bytesOf(model); err == nil {
 		after, err = bytesOf(made)

@@ -134,6 +134,7 @@ func checkSeconds(seconds float64) error {
 }
 
 // newBenchReport returns a report without results yet.
+// Inputs are told by their types and shapes, not by their numbers.
 func newBenchReport(model string, batch, threads int, feeds map[string]*onnx.Tensor) benchReport {
 	b := benchReport{Model: model, Batch: batch, Threads: threads, Inputs: map[string]string{}}
 	for name, t := range feeds {
@@ -144,6 +145,7 @@ func newBenchReport(model string, batch, threads int, feeds map[string]*onnx.Ten
 
 // resolveEngine reads the settings with the engine of --engine, one of their sources, and reports
 // whether it is both engines.
+// With both the setting engine.name has no effect.
 func (s *resolver) resolveEngine(name string) (both bool, err error) {
 	if !slices.Contains([]string{"", "auto", "ort", "pure", "both"}, name) {
 		return false, usageErrorf("--engine is %q; allowed are auto, ort, pure and both", name)
@@ -156,6 +158,7 @@ func (s *resolver) resolveEngine(name string) (both bool, err error) {
 
 // measure measures the engine, or both, for some seconds each. With both engines the fault of one
 // is a line of the report, and an interrupt ends it.
+// Engines run one after the other, each closed before the next is opened.
 func (b *benchReport) measure(cmd *cobra.Command, cfg settings.Engine, m *onnx.Model,
 	feeds map[string]*onnx.Tensor, both bool, seconds float64) error {
 	names := []string{cfg.Name}
@@ -531,6 +534,7 @@ failure, which ends the command with exit code 1.`,
 }
 
 // writeTestTable writes which operators run on which engine, as Markdown.
+// Folders that are missing are made. An older table stays until the new one is whole.
 func writeTestTable(path string, reports []testReport) error {
 	var b bytes.Buffer
 	byEngine := map[string][]conformance.Result{}
@@ -575,6 +579,7 @@ func testEngine(cmd *cobra.Command, cfg settings.Engine, dir string,
 
 // printTests prints failures, with verbose the unsupported tests too, and then the counts of each
 // engine.
+// A failure that is known has its reason beside it, and counts as failed all the same.
 func printTests(out io.Writer, reports []testReport, verbose bool) error {
 	for _, r := range reports {
 		for _, x := range r.Results {

@@ -130,10 +130,12 @@ func limited(ctx context.Context, limit time.Duration) (context.Context, context
 }
 
 // outputFile is where an output goes.
+// Its path has the file name that is made of the output's name, below the folder of --out.
 type outputFile struct{ name, path string }
 
 // outputFiles returns the files of the wanted outputs, or of all, in the order of the model's.
 // Names of files are made unique in that order, so that they depend on the outputs that are wanted.
+// An unknown name is an error, as is a type that .npy files do not hold.
 func outputFiles(m *onnx.Model, wanted []string, dir,
 	format string) (files []outputFile, err error) {
 	for _, name := range wanted {
@@ -307,6 +309,7 @@ func readAdapter(m *onnx.Model, path string) (map[string]*onnx.Tensor, error) {
 }
 
 // describeValues lists values with their types.
+// Names come from the model, so that each is made printable on one line.
 func describeValues(vs []onnx.ValueInfo) string {
 	if len(vs) == 0 {
 		return "none"

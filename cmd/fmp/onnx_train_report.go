@@ -71,6 +71,8 @@ func (o *tuning) settle(cmd *cobra.Command, n int) (rate float64, err error) {
 
 // train trains the model and writes it. All that the result depends on is the identity of the run:
 // a checkpoint of another one is not gone on from.
+// The order is: rate, identity, engine, scores before, training, scores after, writing. An error of
+// the training leaves its checkpoint and log.
 func (o *tuning) train(cmd *cobra.Command, m *onnx.Model, ex *examples, cfg settings.Engine) error {
 	ctx := cmd.Context()
 	rate, err := o.settle(cmd, ex.train.N)

@@ -87,6 +87,8 @@ With --signed-by the signature CLASSIFIER.sig is verified with that key and goes
 // and the signature must hold. The bytes that are read here are those that the card is compared
 // with, and those that are packed. A card for another model and a signature that does not hold
 // leave no folder behind.
+// The order is: notice, model, card, signature, folder. A fault of the model or of an option is a
+// usage error.
 func (o *packageRun) run(cmd *cobra.Command, path string) error {
 	if err := o.notice.heed(path); err != nil {
 		return err

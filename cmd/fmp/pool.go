@@ -332,6 +332,7 @@ func (o *poolRun) options() (pool.Options, error) {
 // uploads reads and counts the uploads, and warns of those that are left out or doubtful. Where a
 // part is among the files all of them are merged first. rest is the part's sums, nil where there
 // are none. Twins are told and not refused: two clients may hold the same images by right.
+// Without a part the faults of all files are told together.
 func (o *poolRun) uploads(cmd *cobra.Command, files []string,
 	res *pooled) (uploads []pool.Upload, rest *pool.Rest, err error) {
 	var bad []error
@@ -425,6 +426,7 @@ func (o *poolRun) save(ctx context.Context, r sampledRound,
 // of uploads: the noisy sum is kept in OUTPUT.sum, and read again from there. Another draw for
 // uploads that were summed before is refused without --redraw. No noise is drawn before messages
 // and options are checked.
+// An error after the noise is drawn leaves OUTPUT.sum, from which the same command goes on.
 func (o *poolRun) private(cmd *cobra.Command, args []string) error {
 	o.bar = newLateProgress(cmd.ErrOrStderr())
 	releases, bad := pool.ReadReleases(args, o.want, o.bar.report)

@@ -209,6 +209,7 @@ func (o *poolRun) fit(uploads []pool.Upload, bad []error,
 
 // inState returns the client of a name in the state, before the run's uploads. Names are those of
 // the uploads, as the clients wrote them.
+// Without a state no client is in it.
 func (o *poolSums) inState(client string) (in stats.Client, ok bool) {
 	if o.sums == nil {
 		return in, false
@@ -281,6 +282,7 @@ func (o *poolRun) finish() error {
 
 // saveState writes the state where there is one. Its owner alone can read it: it holds sums of
 // clients' features.
+// It is called with the folder's lock held (take), and replaces the file whole.
 func (o *poolRun) saveState() error {
 	if o.sums == nil {
 		return nil
@@ -315,6 +317,7 @@ var acting = []string{"against", "fixed-size", "for", "rows", "state", "with-sam
 // clients that withdrew. Files are named by their digests, as a path tells of this machine and of
 // clients. Settings of threads and of the library leave the classifier as it is, and are left out.
 // A flag or setting at its default is left out, whether or not it was given.
+// A file that cannot be read for its digest is an error, with the flag's name.
 func (o *poolRun) acts(flags *pflag.FlagSet) (string, error) {
 	words := []string{"fmp", "pool"}
 	for _, name := range acting {

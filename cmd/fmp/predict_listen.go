@@ -23,6 +23,8 @@ import (
 // changed by either says that it comes of the first, so that a notice of that one counts for it.
 // The file is read within serde.MaxFileBytes. Without either the file's own bytes are served,
 // signature and digest as they are.
+// The file is read twice with either, once to run and once to change. The result is in memory
+// alone.
 func servedClassifier(cmd *cobra.Command, cfg engineSettings, path string, level float64,
 	camera string, f imageFlags) ([]byte, error) {
 	if level == 0 && camera == "" {
@@ -97,6 +99,8 @@ func withoutListen(cmd *cobra.Command) error {
 // bytes, on an address of loopback until the context ends or a notice names the classifier. Flags
 // of images, and an address off loopback, are refused before the engine is opened. The address is
 // taken last, so that a server that answers is ready.
+// An interrupt ends it without an error, once the requests at work are answered or their time is
+// over.
 func servePredictions(cmd *cobra.Command, cfg engineSettings, path string, data []byte,
 	o listening) error {
 	for _, name := range []string{"error", "json", "csv", "count", "skip", "labels",

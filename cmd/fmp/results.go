@@ -23,6 +23,7 @@ import (
 )
 
 // newResultsCommand groups the commands on run directories, and the one that cites methods.
+// Of them show, export and plot write files, and the others only read.
 func newResultsCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "results",

@@ -192,6 +192,7 @@ func wantsJSON(cmd *cobra.Command) bool {
 }
 
 // show prints v as JSON, or by text. Text for people is no interface: scripts read the JSON.
+// With --json text is not called.
 func show(cmd *cobra.Command, v any, text func(io.Writer) error) error {
 	if wantsJSON(cmd) {
 		return printable.WriteJSON(cmd.OutOrStdout(), v)
@@ -239,6 +240,7 @@ func line(w io.Writer, format string, a ...any) {
 }
 
 // noArgs refuses positional arguments, naming them.
+// It is a usage error (exit code 2), as are those of rangeArgs and exactArgs.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usageErrorf("%s takes no arguments and was given %q; %s --help shows how to use it",
@@ -314,6 +316,8 @@ func expanding(system string, cmd *cobra.Command) {
 
 // expand puts the files that a pattern matches in its place. A pattern without a match is an error,
 // since no name on Windows holds * or ?.
+// Files of a pattern come in the order of filepath.Glob, and arguments without one stay as they
+// are.
 func expand(args []string) (out []string, err error) {
 	for _, a := range args {
 		names := []string{a}

@@ -46,6 +46,7 @@ func bindWide(cmd *cobra.Command, wide *bool) {
 // newRunCommand declares fmp run. --alpha with homogeneous clients is refused as a flag alone:
 // files and environment are shared by runs. A settings file may hold federation.alpha beside
 // homogeneous clients, for runs of both kinds.
+// Settings are resolved before RunE is called, so that it sees those of files and environment too.
 func newRunCommand() *cobra.Command {
 	var wide, keep bool
 	var splits string
@@ -127,6 +128,7 @@ func (o *runOutput) print(w io.Writer) error {
 
 // runExperiment does a whole run: images, features, methods, tables. Settings are checked before an
 // engine is opened. Ctrl-C leaves the finished cells in the run directory.
+// It is one run by itself, which shares no data with others.
 func runExperiment(cmd *cobra.Command, cfg experiment.Config, keep bool,
 	splits string) (*runOutput, error) {
 	if _, err := experiment.Cells(&cfg); err != nil {
@@ -155,6 +157,8 @@ type runner struct {
 
 // newRunner opens the engine of the settings, which its caller closes, and notes the versions that
 // the manifest of a run states.
+// Versions are of the program, Go, platform and engine, and of the ONNX Runtime where that is the
+// engine.
 func newRunner(ctx context.Context, cfg settings.Engine, stderr io.Writer) (*runner, error) {
 	// One thread an operator: more would change the last bits of figures. The run spreads tasks
 	// over threads.
@@ -262,6 +266,7 @@ var groupNames = map[string]rival.Group{"local": rival.Local, "centralised": riv
 
 // newScoreCommand declares fmp score. Figures are computed here, from the labels that the run
 // keeps.
+// The order is: flags, the run's manifest, predictions, figures, report.
 func newScoreCommand() *cobra.Command {
 	var run, group string
 	var wide bool

@@ -101,6 +101,7 @@ OTEL_EXPORTER_OTLP_ENDPOINT names a collector of OpenTelemetry for traces (docs/
 // newServeCommand declares fmp serve. Its settings are resolved once the round file is read, as
 // they are over the file's. Nothing is opened and no address taken before flags, round file and
 // settings hold.
+// A fault of the roster is a usage error, though it shows up only when the round is served.
 func newServeCommand() *cobra.Command {
 	var o serveFlags
 	cfg := option.Default[poolSettings]()
@@ -488,6 +489,7 @@ func (s *server) merging() func(context.Context, []store.Member) (*service.Poole
 }
 
 // pool samples a round of plain uploads.
+// Its classifier is scored on the server's own images where the round file names some.
 func (s *server) pool(ctx context.Context, uploads []pool.Upload) (*service.Pooled, error) {
 	made, err := s.pooling.pool(ctx, uploads, nil)
 	return s.measured(ctx, made, err)

@@ -40,11 +40,13 @@ func (s *signed) print(cmd *cobra.Command, verb string) error {
 }
 
 // signatureFile is where the signature of a model is by default: beside it.
+// A folder's path is cleaned, as "MODEL/.sig" would lie in the folder that is signed.
 func signatureFile(model string) string { return filepath.Clean(model) + ".sig" }
 
 // newSignCommand declares fmp sign. A signature is verified with the public half of its key before
 // it is written. An ECDSA signature on P-256 is drawn at random, so that two signatures of one
 // model differ.
+// The order is: flags, the signature's place, key, paths left out, files, verification, writing.
 func newSignCommand() *cobra.Command {
 	var key, newKey, out string
 	var ignored []string
@@ -181,6 +183,7 @@ func makeSigner(w io.Writer, path string) error {
 // and of this model. A signature that does not hold is no usage error (exit code 1). The bundle is
 // read within signature.MaxBundle. A key or a bundle that cannot be read is a usage error. The
 // bundle's bytes are returned as they are in the file, for others to copy.
+// The model is compared once the bundle's own signature holds.
 func verifiedBundle(key, bundle, model string) (*signature.Manifest, []byte, error) {
 	k, err := signature.LoadPublic(key)
 	if err != nil {

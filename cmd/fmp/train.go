@@ -70,6 +70,7 @@ func (c *trainSettings) FillDefaults() []string { return option.FillDefaults(c, 
 
 // source is the data set of a training, behind its extractor. Shipped extractors are looked up
 // under the data set's name.
+// Threads are those of the settings, or else one a processor.
 func source(d settings.Dataset, x settings.Extractor, e settings.Engine) corpus.Source {
 	return corpus.Source{Dataset: d, Extractor: x, Shipped: d.Name,
 		Threads: cmp.Or(e.Threads, runtime.GOMAXPROCS(0))}
@@ -191,6 +192,8 @@ func (f *metaFlags) start(fresh func() (*onnx.Model, error)) (*onnx.Model, error
 // run prepares data and engine, lets train make the model, and saves it with its manifest, log and
 // plot. The checkpoint goes last, once model, log and plot are there. The engine runs one thread an
 // operator: parallel work is over tasks, and figures do not depend on the machine.
+// The order is: flags, engine, features of the corpus, training, model, plot. An error of the
+// training leaves its checkpoint and log, from which the same command goes on.
 func (f *metaFlags) run(cmd *cobra.Command) error {
 	cfg := &f.settings
 	if err := f.check(cmd); err != nil {
@@ -317,6 +320,7 @@ func (f *metaFlags) describe(m *onnx.Model, images *corpus.Images) error {
 }
 
 // print writes the files of a training and the figures of its last validation.
+// Figures stand in the order of their names, with four significant digits.
 func (f *metaFlags) print(cmd *cobra.Command, res trained) error {
 	var scores []string
 	for _, name := range slices.Sorted(maps.Keys(res.Validation)) {

@@ -32,6 +32,7 @@ import (
 
 // newWorkerCommand declares fmp worker. Operators run in one thread, as at the server: samples must
 // be the same bits on both. Any number of workers may run, and each does one job at a time.
+// Files of a job lie in a folder of its own, which is removed with it.
 func newWorkerCommand() *cobra.Command {
 	var o workerFlags
 	cfg := option.Default[engineSettings]()
@@ -131,6 +132,7 @@ func (o *workerFlags) run(cmd *cobra.Command, cfg settings.Engine) error {
 
 // partKey reads the key that signs parts, if a file of one is given. nil without an error means
 // that parts go unsigned.
+// A key without --merge is refused, as nothing would be signed by it.
 func (o *workerFlags) partKey() (*identity.Key, error) {
 	if o.key == "" {
 		return nil, nil

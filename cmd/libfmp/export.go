@@ -111,9 +111,14 @@ func imagesOf(c *C.fmp_images) (*images, error) {
 	return im, nil
 }
 
+// fmp_version returns a text that the caller frees with fmp_free.
+//
 //export fmp_version
 func fmp_version() *C.char { return C.CString(buildinfo.Read().Version) }
 
+// fmp_classifier_open reads the file within serde.MaxFileBytes. A notice beside it is heeded here
+// alone, as bytes have no place beside which one could lie. After an error *out stays as it was.
+//
 //export fmp_classifier_open
 func fmp_classifier_open(path *C.char, out *C.fmp_handle, message **C.char) C.int {
 	return guarded(message, func() error {
@@ -140,6 +145,8 @@ func fmp_classifier_open(path *C.char, out *C.fmp_handle, message **C.char) C.in
 	})
 }
 
+// fmp_classifier_load is fmp_classifier_open for bytes in memory, which it copies.
+//
 //export fmp_classifier_load
 func fmp_classifier_load(data unsafe.Pointer, size C.size_t, out *C.fmp_handle,
 	message **C.char) C.int {
@@ -147,6 +154,9 @@ func fmp_classifier_load(data unsafe.Pointer, size C.size_t, out *C.fmp_handle,
 		func() error { return load("classifier", data, size, out, openClassifier) })
 }
 
+// fmp_client_load opens a client graph whose extractor comes with the library, or has the approved
+// digest (SHA-256, 64 hexadecimal digits); NULL approves none.
+//
 //export fmp_client_load
 func fmp_client_load(data unsafe.Pointer, size C.size_t, approved *C.char, out *C.fmp_handle,
 	message **C.char) C.int {
@@ -179,6 +189,8 @@ func load(what string, data unsafe.Pointer, size C.size_t, out *C.fmp_handle,
 	return err
 }
 
+// fmp_describe gives JSON, which the caller frees with fmp_free.
+//
 //export fmp_describe
 func fmp_describe(handle C.fmp_handle, out, message **C.char) C.int {
 	return guarded(message, func() error {
@@ -232,6 +244,9 @@ func rowsOf(out *C.fmp_predictions, d *described, n int) (*rows, error) {
 	return r, nil
 }
 
+// fmp_predict holds its own copies of the arrays until all images are classified: an error leaves
+// the caller's as they were.
+//
 //export fmp_predict
 func fmp_predict(handle C.fmp_handle, in *C.fmp_images, out *C.fmp_predictions,
 	message **C.char) C.int {
@@ -306,6 +321,8 @@ func made(in *C.fmp_images, how bool, out *C.fmp_buffer, what string,
 	return give(out, data)
 }
 
+// fmp_compress gives an upload, which the caller frees with fmp_free. The texts of how are copied.
+//
 //export fmp_compress
 func fmp_compress(handle C.fmp_handle, in *C.fmp_images, how *C.fmp_upload, out *C.fmp_buffer,
 	message **C.char) C.int {
@@ -325,6 +342,9 @@ func fmp_compress(handle C.fmp_handle, in *C.fmp_images, how *C.fmp_upload, out 
 	})
 }
 
+// fmp_evaluate gives signed counts in JSON, which the caller frees with fmp_free. The key is
+// copied.
+//
 //export fmp_evaluate
 func fmp_evaluate(handle C.fmp_handle, in *C.fmp_images, how *C.fmp_evaluation, out *C.fmp_buffer,
 	message **C.char) C.int {
@@ -344,10 +364,14 @@ func fmp_evaluate(handle C.fmp_handle, in *C.fmp_images, how *C.fmp_evaluation, 
 	})
 }
 
+// fmp_close has no message: a handle that is not open does nothing.
+//
 //export fmp_close
 func fmp_close(handle C.fmp_handle) {
 	guarded(nil, func() error { drop(uint64(handle)); return nil })
 }
 
+// fmp_free frees memory that the library has allocated; NULL does nothing.
+//
 //export fmp_free
 func fmp_free(p unsafe.Pointer) { C.free(p) }

@@ -68,8 +68,10 @@ func write(line []string, folder string, n int) error {
 		if err != nil || v < 0 || v > white {
 			return fmt.Errorf("level %q; want 0 to %d", line[i], white)
 		}
+		// Levels 0 to 16 become 0 to 255, rounded to the nearest.
 		im.Pix[i] = uint8((v*255 + white/2) / white)
 	}
+	// The digit names the folder, and is checked before that is made.
 	if d, err := strconv.Atoi(line[side*side]); err != nil || d < 0 || d > 9 {
 		return fmt.Errorf("digit %q; want 0 to 9", line[side*side])
 	}

@@ -22,6 +22,7 @@ import (
 )
 
 func main() {
+	// The go tool calls this program again, as its -toolexec, for every tool that it runs.
 	if len(os.Args) > 2 && os.Args[1] == compileCommand {
 		os.Exit(compile(os.Args[2:]))
 	}
@@ -43,6 +44,7 @@ type target struct{ pkg, name string }
 
 func (t target) String() string { return t.pkg + " " + t.name }
 
+// fuzzFunc matches the head of a fuzz target.
 var fuzzFunc = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(`)
 
 // targets are the fuzz functions of the module whose folder is root, as its sources have them: to
@@ -72,6 +74,7 @@ func targets(root string) ([]target, error) {
 	return all, err
 }
 
+// run fuzzes the targets that match, and fails at the end: a finding does not stop the others.
 func run(length time.Duration, jobs int, only string) error {
 	pattern, err := regexp.Compile(only)
 	if err != nil {

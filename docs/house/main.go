@@ -44,7 +44,8 @@ func main() {
 	}
 }
 
-// measure counts the files of a repository. Words of pages are counted between spaces.
+// measure counts the files of a repository. Words of pages are counted between spaces. Links are
+// not followed.
 func measure(dir string) (f figures, err error) {
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -92,6 +93,7 @@ func (f *figures) add(path string, text []byte) error {
 	f.lines += lines
 	all := strings.Split(string(text), "\n")
 	for _, l := range all {
+		// Columns are characters, not bytes.
 		if utf8.RuneCountInString(strings.ReplaceAll(l, "\t", "    ")) > wide {
 			f.wide++
 		}

@@ -107,6 +107,8 @@ func run(list string, k, n int) error {
 	return nil
 }
 
+// parse reads a list. Lines of - and + belong to the last line of ==. Empty lines and those of #
+// are passed over, and all others are errors.
 func parse(text string) ([]mutation, error) {
 	var all []mutation
 	for i, line := range strings.Split(text, "\n") {

@@ -37,7 +37,8 @@ func main() {
 	}
 }
 
-// write writes the notices, or the bills of materials of programs.
+// write writes the notices, or the bills of materials of programs. Either form lists the modules
+// first, by the go tool.
 func write(args []string) error {
 	if len(args) < 1 || args[0] != "-sbom" && len(args) > 1 {
 		return errors.New("give the file to write, THIRD_PARTY.md, or -sbom and programs")

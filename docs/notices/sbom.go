@@ -58,6 +58,7 @@ func sbom(program string, bi *debug.BuildInfo, digest string,
 		Licenses:   licences("BSD-3-Clause")}}
 	have := map[string]bool{}
 	for _, m := range bi.Deps {
+		// A replaced module is listed by the one that is linked in its place.
 		if m.Replace != nil {
 			m = m.Replace
 		}
@@ -82,6 +83,7 @@ func sbom(program string, bi *debug.BuildInfo, digest string,
 		}
 		parts = append(parts, shipped...)
 	}
+	// The map has no order, and equal programs are to give equal bytes.
 	slices.SortFunc(parts, func(a, b cdx.Component) int { return cmp.Compare(a.BOMRef, b.BOMRef) })
 	refs := make([]string, len(parts))
 	for i, p := range parts {
@@ -89,6 +91,7 @@ func sbom(program string, bi *debug.BuildInfo, digest string,
 	}
 	bom := cdx.NewBOM()
 	bom.Metadata = &cdx.Metadata{Component: &main}
+	// The time is the commit's and not that of the call, for the same reason.
 	for _, s := range bi.Settings {
 		if s.Key == "vcs.time" {
 			bom.Metadata.Timestamp = s.Value

@@ -44,6 +44,7 @@ var debian = map[string]string{"linux/amd64": "amd64", "linux/arm64": "arm64"}
 // microsoft is the copyright of the ONNX Runtime; its licence has the words of ours.
 const microsoft = "Copyright (c) Microsoft Corporation"
 
+// main checks all programs before the folder is made.
 func main() {
 	bin := flag.String("bin", "bin/release", "folder of the programs, PROGRAM-OS-ARCH")
 	out := flag.String("out", "dist", "folder to write; it must not be there")
@@ -84,7 +85,9 @@ func stamped(bin, commit string) error {
 	return nil
 }
 
-// release writes all files of a release into a new folder.
+// release writes all files of a release into a new folder. A folder that is there is an error, so
+// that no file of another release stands among them. On an error the new folder is left with the
+// files written so far.
 func release(ctx context.Context, bin, out string) error {
 	when, err := commitTime()
 	if err != nil {
@@ -202,7 +205,8 @@ func commitTime() (time.Time, error) {
 	return time.Unix(n, 0).UTC(), nil
 }
 
-// save writes a file that was made without an error.
+// save writes a file that was made without an error. It is called with a maker's results, as in
+// save(dir, name)(oci(clients, when)).
 func save(dir, name string) func(data []byte, err error) error {
 	return func(data []byte, err error) error {
 		if err != nil {
@@ -213,7 +217,8 @@ func save(dir, name string) func(data []byte, err error) error {
 	}
 }
 
-// digests writes SHA256SUMS of all files, as sha256sum -c reads it.
+// digests writes SHA256SUMS of all files, as sha256sum -c reads it. Lines are in the order of the
+// names.
 func digests(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

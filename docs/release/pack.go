@@ -75,7 +75,7 @@ func tarGzip(folder string, files []file, when time.Time) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// zipped writes files into a ZIP, in their order.
+// zipped writes files into a ZIP, in their order. It is for Windows, and keeps no modes.
 func zipped(folder string, files []file, when time.Time) ([]byte, error) {
 	var b bytes.Buffer
 	w := zip.NewWriter(&b)
@@ -103,6 +103,7 @@ func deb(arch string, files []file, when time.Time) ([]byte, error) {
 	}
 	for _, f := range files {
 		folder := "usr/share/doc/fmp"
+		// Programs lie beside the ONNX Runtime's library, whose name begins with l.
 		if f.mode == 0o755 || path.Ext(f.name) != ".md" && path.Dir(f.name) == "." &&
 			f.name[0] == 'l' {
 			folder = "usr/lib/fmp"
@@ -116,6 +117,7 @@ func deb(arch string, files []file, when time.Time) ([]byte, error) {
 	for _, f := range tree {
 		size += len(f.data)
 	}
+	// Installed-Size is in KiB (deb-control(5)).
 	control := fmt.Sprintf("Package: fmp\nVersion: %s\nArchitecture: %s\nMaintainer: the authors "+
 		"of fmp\nInstalled-Size: %d\nDepends: libc6 (>= 2.28)\nSection: science\nPriority: "+
 		"optional\nDescription: calibrated federated image classification on ONNX\n fmp is the "+
@@ -170,6 +172,7 @@ func imageOf(arch string, archive []file) image {
 // specification). A layer that is not compressed has its own digest for its DiffID.
 func oci(images []image, when time.Time) ([]byte, error) {
 	var files []file
+	// blob adds a file named by its digest, and returns the descriptor that refers to it.
 	blob := func(kind string, data []byte) v1.Descriptor {
 		sum := fmt.Sprintf("%x", sha256.Sum256(data))
 		files = append(files, file{"blobs/sha256/" + sum, 0o644, data})
@@ -184,6 +187,7 @@ func oci(images []image, when time.Time) ([]byte, error) {
 			return nil, err
 		}
 		l := blob(v1.MediaTypeImageLayer, layer)
+		// 65532 is the user nonroot of distroless images.
 		c := v1.Image{Created: &when, Platform: v1.Platform{Architecture: i.arch, OS: "linux"},
 			Config: v1.ImageConfig{Entrypoint: []string{"/fmp-edge"}, User: "65532:65532"}}
 		c.RootFS.Type, c.RootFS.DiffIDs = "layers", append(c.RootFS.DiffIDs, l.Digest)
@@ -213,6 +217,7 @@ func oci(images []image, when time.Time) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The file oci-layout marks the folder as an image layout (OCI image specification).
 	files = append([]file{{"oci-layout", 0o644, []byte(`{"imageLayoutVersion":"1.0.0"}`)},
 		{"index.json", 0o644, data}}, files...)
 	return tarball("", files, when)

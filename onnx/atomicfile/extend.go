@@ -40,6 +40,7 @@ func Extend(path string, limit int, next func(lines []byte) ([]byte, error),
 		return err
 	}
 	defer lock.Close()
+	// The file may have grown before the lock was taken; a byte above the limit is enough to tell.
 	content, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
 	if err != nil {
 		return err

@@ -52,6 +52,7 @@ func (c *checker) schema(n *onnx.Node) (*op.Schema, error) {
 	}
 	s := op.Find(n, c.opsets)
 	versions := op.Versions(n.Domain, n.Op)
+	// A model may import the standard domain by both names: the larger set counts.
 	standard := int(max(c.opsets[""], c.opsets["ai.onnx"]))
 	set := int(c.opsets[n.Domain])
 	if n.Domain == "" {
@@ -124,6 +125,7 @@ func checkAttrs(n *onnx.Node, s *op.Schema) error {
 				kindNames[a.Kind], kindNames[d.Kind])
 		}
 	}
+	// Missing attributes come last, so that a misspelt name is reported first.
 	for _, d := range s.Attrs {
 		if _, ok := n.Attr(d.Name); d.Required && !ok {
 			return fmt.Errorf("the attribute %q (%s) is missing, which the operator needs", d.Name,

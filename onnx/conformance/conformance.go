@@ -158,7 +158,8 @@ type contradiction struct{ text string }
 
 func (c *contradiction) Error() string { return "the test contradicts itself: " + c.text }
 
-// contradicts compares an input file with the model's declaration.
+// contradicts compares an input file with the model's declaration. An open size fits any, and so
+// does a shape that is not declared.
 func contradicts(t *onnx.Tensor, v onnx.ValueInfo) error {
 	ok := t.DType == v.DType && (v.Shape == nil || len(v.Shape) == len(t.Shape))
 	for k := 0; ok && v.Shape != nil && k < len(t.Shape); k++ {
@@ -311,6 +312,7 @@ func qualified(domain, op string) string {
 	return domain + "." + op
 }
 
+// names sorts a set, so that results do not vary from run to run.
 func names(set map[string]bool) []string {
 	var out []string
 	for n := range set {

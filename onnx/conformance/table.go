@@ -17,7 +17,7 @@ import (
 // by operator, where a test counts for every operator of its model. The operators that no test
 // holds are listed as well, and for each whether it has a shape rule, a kernel of the pure engine
 // and a gradient. Missing parts follow with their reasons, and the tests that an engine fails, each
-// with its [KnownFailure] reason, or does not run.
+// with its [KnownFailure] reason, or does not run. Errors of w are passed over.
 func WriteTable(w io.Writer, engines map[string][]Result) {
 	names := slices.Sorted(maps.Keys(engines))
 	fmt.Fprint(w, `# Operators
@@ -115,6 +115,7 @@ func writeSets(w io.Writer, names []string, engines map[string][]Result) {
 				return append(gs, s.name)
 			}
 		}
+		// newer is beyond the last set that is listed.
 		return append(gs, "newer")
 	})
 	// A group without tests has no line.
@@ -186,6 +187,7 @@ func writeRefusals(w io.Writer, name string, results []Result) {
 	if len(tests) == 0 {
 		return
 	}
+	// Equal numbers are ordered by the reason, so that each run writes the same page.
 	reasons := slices.SortedFunc(maps.Keys(tests), func(a, b string) int {
 		return cmp.Or(len(tests[b])-len(tests[a]), strings.Compare(a, b))
 	})

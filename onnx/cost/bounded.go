@@ -19,7 +19,8 @@ type bounded struct {
 	limits engine.Limits
 }
 
-// Load prepares a model.
+// Load prepares a model. A model whose run on one item is above the limits is refused; an open size
+// counts as 1.
 func (b *bounded) Load(m *onnx.Model) (engine.Session, error) {
 	one := map[string][]int{}
 	for _, in := range m.Graph.Inputs {
@@ -61,10 +62,12 @@ type session struct {
 // keyOf names the shapes of inputs.
 func keyOf(shapes map[string][]int) string { return fmt.Sprint(shapes) } // in the order of their names
 
-// maxKnown is the number of shapes of inputs that are remembered.
+// maxKnown is the number of shapes of inputs that are remembered. One more and all are forgotten,
+// so that hostile shapes cannot fill the memory.
 const maxKnown = 256
 
-// Run evaluates the model.
+// Run evaluates the model. Shapes above the limits are refused before anything runs. It may be
+// called from several goroutines where the engine's session may.
 func (s *session) Run(ctx context.Context, feeds, fetch map[string]*onnx.Tensor) error {
 	if err := s.allowed(feeds); err != nil {
 		return fmt.Errorf("the model is not run: %w", err)
@@ -72,6 +75,8 @@ func (s *session) Run(ctx context.Context, feeds, fetch map[string]*onnx.Tensor)
 	return s.Session.Run(ctx, feeds, fetch)
 }
 
+// allowed reports why feeds of these shapes are not run. It holds the lock while it estimates, so
+// that equal shapes at the same time are counted once.
 func (s *session) allowed(feeds map[string]*onnx.Tensor) error {
 	shapes := map[string][]int{}
 	for name, t := range feeds {

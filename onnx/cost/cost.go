@@ -25,13 +25,15 @@ type Cost struct {
 }
 
 // Estimate returns the cost of a run whose inputs have the given shapes. It is an error where a
-// shape cannot be told beforehand, and where nodes hold graphs, whose runs cannot be counted.
+// shape cannot be told beforehand, and where nodes hold graphs, whose runs cannot be counted. m
+// stays as it is.
 func Estimate(m *onnx.Model, inputs map[string][]int) (Cost, error) {
 	c := onnx.Clone(m)
 	if err := pass.Inline(c); err != nil {
 		return Cost{}, err
 	}
 	g := c.Graph
+	// Shapes that a file claims for the values within are not believed.
 	g.Values = nil
 	for i, in := range g.Inputs {
 		if dims, ok := inputs[in.Name]; ok {
@@ -59,12 +61,15 @@ type tally struct {
 	cost  Cost
 }
 
+// sum walks the nodes in their order. The bytes alive rise by a node's outputs, and fall by the
+// inputs that no later node reads.
 func (t *tally) sum() (Cost, error) {
 	for _, n := range t.graph.Nodes {
 		for _, in := range n.Inputs {
 			t.reads[in]++
 		}
 	}
+	// An output of the graph has one reader more, and so stays alive to the end.
 	for _, o := range t.graph.Outputs {
 		t.reads[o.Name]++
 	}
@@ -91,6 +96,7 @@ func (t *tally) sum() (Cost, error) {
 		if t.cost.Work += work; work > most {
 			most, t.cost.Hardest = work, n
 		}
+		// A node writes its outputs while its inputs are alive: the inputs go afterwards.
 		if all := t.alive + scratch; all > t.cost.Bytes {
 			t.cost.Bytes, t.cost.Largest = all, n
 		}
@@ -107,6 +113,8 @@ type value struct {
 	bytes float64
 }
 
+// value is an error where a size is open. Sizes are float64, in which a product of hostile ones
+// does not wrap round to a small number.
 func (t *tally) value(name string) (value, error) {
 	info := t.types[name]
 	v := value{Size: op.Size{Count: 1}}
@@ -121,6 +129,7 @@ func (t *tally) value(name string) (value, error) {
 		v.Dims, v.Count = append(v.Dims, float64(d.Size)), v.Count*float64(d.Size)
 	}
 	size := info.DType.Size()
+	// A string's header is a pointer and a length of eight bytes each. Its text is not counted.
 	if info.DType == onnx.String {
 		size = 16
 	}
@@ -177,7 +186,8 @@ func (t *tally) release(n *onnx.Node) error {
 // and 1 GiB.
 var Foreign = engine.Limits{Work: 1 << 38, Bytes: 1 << 30}
 
-// Check returns an error where a run takes more than the limits, of which 0 is none.
+// Check returns an error where a run takes more than the limits, of which 0 is none. Work may grow
+// with the items of a batch, and memory may not.
 func (c Cost) Check(l engine.Limits) error {
 	if most := l.Work * max(1, c.Items); l.Work > 0 && c.Work > most {
 		return fmt.Errorf("a run takes %.3g multiply-adds, most of them in %s; allowed are %.3g",

@@ -5,7 +5,8 @@ package dense
 const goRows = 5
 
 // tileGo adds a b to a tile of c in Go, two columns at a time so that the sums fit registers: a is
-// goRows x d with distances rs and ks, b [d, width].
+// goRows x d with distances rs and ks, b [d, width]. c[i, j] += Σ_l a[i rs + l ks] b[l, j]. Rows of
+// c begin cs apart, and width is even.
 func tileGo[T float32 | float64](width, d int, a []T, rs, ks int, b []T, c []T, cs int) {
 	for j := 0; j < width; j += 2 {
 		var s00, s01, s10, s11, s20, s21, s30, s31, s40, s41 T
@@ -40,8 +41,10 @@ func tileGo[T float32 | float64](width, d int, a []T, rs, ks int, b []T, c []T, 
 	}
 }
 
-// rowGo adds a b to Width numbers of c, for one row a of d numbers and one panel b.
+// rowGo adds a b to Width numbers of c, for one row a of d numbers and one panel b. c[j] += Σ_l
+// a[l] b[l, j]. The panel is [d, Width], row by row.
 func rowGo(d int, a, b, c []float64) {
+	// The conversion checks the length once, and panics where c is shorter than a panel is wide.
 	to := (*[Width]float64)(c)
 	s0, s1, s2, s3, s4, s5, s6, s7 := to[0], to[1], to[2], to[3], to[4], to[5], to[6], to[7]
 	for l, v := range a[:d] {

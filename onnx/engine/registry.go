@@ -8,6 +8,7 @@ import (
 	"sync"
 )
 
+// registryMu guards registry, whose functions are called outside of it.
 var (
 	registryMu sync.Mutex
 	registry   = map[string]func(Options) (Engine, error){}

@@ -9,6 +9,8 @@ import "fmp/onnx"
 func (e *emitter) unbroadcast(v, from, to string) string {
 	sf, st := e.shape(from), e.shape(to)
 	if sf != nil && st != nil && len(st) <= len(sf) {
+		// Shapes are aligned at their last axes: to lacks the first `lead`, which are all summed
+		// over.
 		lead := len(sf) - len(st)
 		axes := span(0, lead)
 		settled, narrow := true, false

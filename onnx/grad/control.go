@@ -31,7 +31,8 @@ type subgraph struct {
 }
 
 // subgraph prepares a node's graph for inputs of which so much is known. Of carried values (behind
-// lead inputs that are not), sizes that a turn may change are taken as unknown.
+// lead inputs that are not), sizes that a turn may change are taken as unknown. in has one element
+// for each input of g, and is written to. skip is the number of outputs before the carried ones.
 func (c *call) subgraph(g *onnx.Graph, in []onnx.ValueInfo, lead, carried,
 	skip int) *subgraph {
 	s := &subgraph{graph: onnx.CloneGraph(g)}
@@ -127,7 +128,8 @@ func changes(a, b onnx.Dim) bool {
 	return more != less
 }
 
-// addTerms adds the terms of a size such as 2*a*b - c + 4, times sign, to those that by holds.
+// addTerms adds the terms of a size such as 2*a*b - c + 4, times sign, to those that by holds. A
+// number alone counts under the empty name.
 func addTerms(by map[string]int, size string, sign int) {
 	for _, term := range strings.Split(strings.ReplaceAll(size, " - ", " + -"), " + ") {
 		factor, of, _ := strings.Cut(term, "*")

@@ -43,6 +43,8 @@ func vjpEinsum(c *call) []string {
 				in, sources = append(in, c.in(j)), append(sources, other)
 			}
 		}
+		// alone are the axes whose letters stand in no source, along which the cotangent is
+		// constant.
 		got, alone := "", []int{}
 		for k, l := range t {
 			if strings.ContainsRune(strings.Join(sources, ""), l) {

@@ -133,7 +133,8 @@ func (e *emitter) opN(op string, in []string, n int, attrs ...onnx.Attr) []strin
 	return node.Outputs
 }
 
-// constant adds an initializer; equal small ones are shared.
+// constant adds an initializer; equal small ones are shared. t is kept, and must not change
+// afterwards.
 func (e *emitter) constant(t *onnx.Tensor) string {
 	key := ""
 	// A key holds all elements as text, which larger tensors would make long.

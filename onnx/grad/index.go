@@ -115,7 +115,8 @@ func (c *call) sliced(rank int) *sliced {
 	return s
 }
 
-// padSlice pads the cotangent of a slice of steps 1.
+// padSlice pads the cotangent of a slice of steps 1. ȳ gets zeros before and behind it, until it
+// has the size of x.
 func (c *call) padSlice(s *sliced, rank int) string {
 	x, y := c.in(0), c.out(0)
 	sx := c.shape(x)
@@ -140,7 +141,8 @@ func (c *call) padSlice(s *sliced, rank int) string {
 	return c.op("Pad", []string{c.g(), c.vec(append([]string{c.ints(before...)}, after...)...)})
 }
 
-// scatterSlice slices the positions of x as the node does x.
+// scatterSlice slices the positions of x as the node does x. The positions that are left tell to
+// which elements of x those of ȳ belong.
 func (c *call) scatterSlice(s *sliced, rank int) string {
 	return c.scatterAxes(s.axes, rank, func(i int, all string) string {
 		part := func(v string) string {
@@ -249,8 +251,10 @@ func vjpScatter(c *call) []string {
 		}
 		none := equal(updates, c.num(0, updates))
 		factors := c.add(updates, none) // 1 in place of 0
+		// zeros counts the updates of 0 at each place. alone is 1 where no other update there is 0.
 		zeros := scatter(c.filled(x, 0), none, "add")
 		alone := equal(c.sub(read(zeros), none), c.num(0, updates))
+		// That is ȳ x times the product of the other updates at the place.
 		others := c.mul(alone, c.div(read(scatter(c.mul(g, x), factors, "mul")), factors))
 		return []string{c.mul(g, scatter(c.filled(x, 1), updates, "mul")), "", others}
 	}
@@ -274,6 +278,7 @@ func vjpPad(c *call) []string {
 	}
 	out := []string{"", "", "", ""}
 	if mode == "constant" {
+		// Negative pads cut, so that Pad undoes itself.
 		back := c.op("Neg", []string{pads})
 		if p, ok := c.constInts(pads); ok {
 			n := make([]int, len(p))

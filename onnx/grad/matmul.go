@@ -42,6 +42,7 @@ func vjpMatMul(c *call) []string {
 		sg = append(append([]onnx.Dim{}, sg[:len(sg)-1]...), onnx.Known(1), last)
 	}
 	d := c.dtype(a)
+	// stack is the broadcast stack's shape, without the axes of the matrices.
 	stack := sg[:len(sg)-2]
 	out := []string{"", ""}
 	if c.wants(0) {

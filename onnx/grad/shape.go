@@ -82,6 +82,7 @@ func vjpTile(c *call) []string {
 	// [r0, d0, r1, d1, ...]
 	shape := c.reshape(c.concat(1, c.unsqueeze(c.in(1), 1), c.unsqueeze(c.shapeOf(x), 1)),
 		c.ints(-1))
+	// Axes 0, 2, 4 and so on of that shape are the repeats.
 	axes := make([]int, r)
 	for i := range axes {
 		axes[i] = 2 * i
@@ -135,6 +136,7 @@ func vjpResize(c *call) []string {
 	}
 	var parts []string
 	var sum []int
+	// An axis that grows becomes two, [d, f], of which the second is summed over.
 	for i, f := range factors {
 		parts = append(parts, c.dim(c.in(0), i))
 		if f > 1 {
@@ -226,6 +228,7 @@ func (c *call) resizeAxes() []string {
 			continue
 		}
 		n := c.dim(x, a)
+		// The unit matrix is an image [1, 1, n, n], which is resized along axis 2 alone.
 		unit := c.op("EyeLike", []string{c.filledShape(c.vec(n, n), 0, onnx.Float32)})
 		unit = c.unsqueeze(unit, 0, 1)
 		in := []string{unit, ""}

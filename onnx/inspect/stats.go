@@ -69,6 +69,7 @@ func Stats(m *onnx.Model, sizes map[string]int) (Summary, error) {
 				slices.Sorted(maps.Keys(s.Sizes)))
 		}
 	}
+	// Shapes that the file declares within would contradict the sizes that inputs have here.
 	c.Graph.Values = nil
 	types, err := shape.Types(c)
 	if err != nil {
@@ -88,6 +89,7 @@ func Stats(m *onnx.Model, sizes map[string]int) (Summary, error) {
 	return s, nil
 }
 
+// countNodes counts a node that holds graphs as one, and the nodes of its graphs besides.
 func countNodes(g *onnx.Graph, s *Summary) {
 	for _, n := range g.Nodes {
 		s.Nodes++
@@ -136,7 +138,9 @@ var perOutput = map[string]float64{
 	"Dropout": 0, "Relu": 0, "Clip": 0,
 }
 
-// Operations for each element of the first input.
+// Operations for each element of the first input. Softmax is a difference, an exponential, a sum
+// and a quotient. Its largest element is found by comparing, which counts as none. An operation for
+// each sum alone, as ReduceMean's quotient, is left out.
 var perInput = map[string]float64{
 	"Softmax": 4, "LogSoftmax": 5, "LayerNormalization": 8, "InstanceNormalization": 8,
 	"GroupNormalization":        8,
@@ -214,7 +218,10 @@ func (c *call) bias() float64 {
 	return c.y
 }
 
-// counted holds the rules of operators that sum products.
+// counted holds the rules of operators that sum products. An element of MatMul's result sums k
+// products, each of two operations. Conv's weight is [M, C/group, k...]: an output sums the weights
+// of its channel. ConvTranspose's weight is [C, M/group, k...]: an input element meets the weights
+// of its channel.
 var counted = map[string]func(c *call) float64{
 	"MatMul":        func(c *call) float64 { return 2 * c.y * c.size(0, -1) },
 	"Gemm":          func(c *call) float64 { return 2*c.y*c.size(0, 1-c.attrs.Int("transA")) + c.bias() },
@@ -228,6 +235,8 @@ var counted = map[string]func(c *call) float64{
 	"LSTM":          func(c *call) float64 { return countRecurrent(c, 4) },
 }
 
+// countWindow counts one operation for each element of a window. Windows at the edges count whole,
+// and the quotient of a mean is left out.
 func countWindow(c *call) float64 {
 	k := 1.0
 	for _, v := range c.attrs.Ints("kernel_shape") {
@@ -262,7 +271,8 @@ func countEinsum(c *call) float64 {
 }
 
 // countRecurrent counts the products of a layer: X is [seq, batch, in], W [dirs, gates*hidden, in],
-// R [dirs, gates*hidden, hidden].
+// R [dirs, gates*hidden, hidden]. Biases and activations are left out. Either layout has the same
+// product of steps and batch.
 func countRecurrent(c *call, gates float64) float64 {
 	steps, hidden := c.size(0, 0)*c.size(0, 1), c.size(2, 2)
 	return 2 * steps * c.size(1, 0) * gates * hidden * (c.size(0, 2) + hidden)

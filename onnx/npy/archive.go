@@ -61,6 +61,7 @@ func readArchive(r io.ReaderAt, size, most int64) (map[string]*onnx.Tensor, erro
 		return nil, fmt.Errorf("npz: %d arrays; allowed are 1 to %d", n, maxArrays)
 	}
 	out, total := map[string]*onnx.Tensor{}, uint64(0)
+	// All sizes are added up before the first array is read.
 	for _, f := range z.File {
 		// The difference cannot wrap around, since total never exceeds most.
 		if f.UncompressedSize64 > uint64(most)-total {

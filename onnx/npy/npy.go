@@ -78,7 +78,8 @@ func Read(r io.Reader) (*onnx.Tensor, error) {
 			h.shape, h.descr, want)
 	}
 	var buf bytes.Buffer
-	// Memory grows with the bytes that come, and not with the size that the header claims.
+	// Memory grows with the bytes that come, and not with the size that the header claims. One byte
+	// more than is wanted tells of bytes that are left over.
 	got, err := io.Copy(&buf, io.LimitReader(r, want+1))
 	if err != nil {
 		return nil, fmt.Errorf("npy: %w", err)
@@ -216,6 +217,7 @@ func (h *header) setType() error {
 		h.dtype, h.size = t, t.Size()
 		return nil
 	}
+	// "U5" is text of five characters, each of four bytes.
 	if n, err := strconv.Atoi(strings.TrimPrefix(d, "U")); err == nil &&
 		strings.HasPrefix(d, "U") && n >= 0 && n <= maxText {
 		h.dtype, h.size = onnx.String, 4*n
@@ -262,6 +264,7 @@ func (h *header) byRows(raw []byte) []byte {
 	}
 	rows := make([]byte, len(raw))
 	index := make([]int, len(h.shape))
+	// at is the row-major place of the element that index names.
 	at := 0
 	for i := range s {
 		copy(rows[at*h.size:], raw[i*h.size:(i+1)*h.size])
@@ -381,6 +384,7 @@ func Write(w io.Writer, t *onnx.Tensor) error {
 	if err := onnx.CheckTensor(t); err != nil {
 		return fmt.Errorf("npy: %w", err)
 	}
+	// width is the characters of the longest text, which all texts take in the file.
 	descr, width := describe(t.DType), 0
 	if t.DType == onnx.String {
 		for _, s := range t.Data.([]string) {
@@ -406,6 +410,7 @@ func Write(w io.Writer, t *onnx.Tensor) error {
 			for _, r := range s {
 				buf = binary.LittleEndian.AppendUint32(buf, uint32(r))
 			}
+			// Shorter texts are filled up with NUL characters.
 			buf = append(buf, make([]byte, 4*width-len(buf))...)
 			if _, err = w.Write(buf); err != nil {
 				break

@@ -43,8 +43,8 @@ func LinearAttention(n *onnx.Node) error {
 	return nil
 }
 
-// words reports a word of a node that its operator does not know, and a Split into more or fewer parts than
-// it has outputs: some runtimes run such nodes as if they asked for something else.
+// words reports a word of a node that its operator does not know, and a Split into more or fewer
+// parts than it has outputs: some runtimes run such nodes as if they asked for something else.
 func (s *Schema) words(n *onnx.Node) error {
 	for _, a := range n.Attrs {
 		values := a.Strs

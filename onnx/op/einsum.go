@@ -37,12 +37,14 @@ func EinsumTerms(equation string) (operands []string, result string, err error) 
 		if count['.'] > 0 {
 			result = "."
 		}
+		// Capitals come before small letters, by their codes, as in NumPy.
 		for r := 'A'; r <= 'z'; r++ {
 			if count[r] == 1 {
 				result += string(r)
 			}
 		}
 	}
+	// An ellipsis in the result alone stands for no axes, and is no error.
 	for i, r := range result {
 		if count[r] == 0 && r != '.' || strings.IndexRune(result, r) != i {
 			return nil, "", fmt.Errorf("equation %q: the result's %q is in no operand, or stands twice",

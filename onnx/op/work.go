@@ -87,6 +87,7 @@ func (c *Sized) each() float64 {
 	case strings.Contains(name, "QLinearConv"):
 		return c.taps(3)
 	case strings.Contains(name, "DeformConv"):
+		// Each tap is interpolated from four pixels.
 		return 4 * c.taps(1)
 	case strings.Contains(name, "Conv"):
 		return c.taps(1)
@@ -102,12 +103,15 @@ func (c *Sized) each() float64 {
 	case name == "LRN":
 		return float64(c.Attrs.Int("size"))
 	case name == "RoiAlign":
+		// An output is made of sampling_ratio² points, each interpolated from four pixels.
 		side := float64(c.Attrs.Int("sampling_ratio"))
 		if side <= 0 {
 			return math.Inf(1) // as many points as a region has pixels, which need not lie in the image
 		}
 		return 4 * side * side
 	case name == "GridSample", name == "AffineGrid":
+		// Cubic interpolation reads four points an axis. Batch and channels count as axes too, so
+		// that this is a bound.
 		return math.Pow(4, float64(len(c.input(0).Dims)))
 	}
 	return 1

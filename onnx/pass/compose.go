@@ -72,6 +72,7 @@ func compose(a, b *onnx.Model, link map[string]string) (*onnx.Model, error) {
 	out := onnx.NewModel(g)
 	out.IR = max(a.IR, b.IR)
 	out.Opsets = a.Opsets
+	// Where both have a domain its versions agree, as levelOpsets saw to.
 	maps.Copy(out.Opsets, b.Opsets)
 	out.Metadata = mergeMetadata(a.Metadata, b.Metadata)
 	if err := shape.Infer(out); err != nil {
@@ -142,6 +143,7 @@ func join(g, a, b *onnx.Graph, link map[string]string) {
 	}
 	renamedA := taken.rename(a, slices.Concat(a.Inputs, a.Optional, unlinkedOutputs(a, link)), nil)
 	fixed := maps.Clone(link)
+	// b reads an output of a that was renamed under the new name.
 	for in, out := range link {
 		if to, ok := renamedA[out]; ok {
 			fixed[in] = to
@@ -186,6 +188,7 @@ func (ns *names) rename(g *onnx.Graph, public []onnx.ValueInfo,
 	return out
 }
 
+// listNames is for errors: names with their types, in order.
 func listNames(vs []onnx.ValueInfo) string {
 	parts := make([]string, len(vs))
 	for i, v := range vs {
@@ -240,6 +243,7 @@ func rebindSymbols(a, b *onnx.Graph, link map[string]string) error {
 			}
 		}
 	}
+	// A symbol of b that a uses for another size must not come to mean the same.
 	used := newNames()
 	for _, v := range slices.Concat(a.Inputs, a.Outputs) {
 		for _, d := range v.Shape {
@@ -291,8 +295,8 @@ func levelOpsets(a, b *onnx.Model) error {
 	return nil
 }
 
-// mergeMetadata gives a value of its own key to every value of both. Keys are gone through in order,
-// so that the same models give the same keys.
+// mergeMetadata gives a value of its own key to every value of both. Keys are gone through in
+// order, so that the same models give the same keys.
 func mergeMetadata(a, b map[string]string) map[string]string {
 	out, keys := map[string]string{}, newNames()
 	for _, m := range []map[string]string{a, b} {

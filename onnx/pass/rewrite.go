@@ -86,6 +86,7 @@ func SortNodes(g *onnx.Graph) error {
 			}
 		}
 	}
+	// Open nodes are on the stack: to come back to one is a cycle.
 	const (
 		unseen = iota
 		open
@@ -160,7 +161,8 @@ func RemoveUnused(g *onnx.Graph) {
 		slices.DeleteFunc(g.Optional, unused)
 }
 
-// Free returns base, or base with a number behind it, whichever no value of g has.
+// Free returns base, or base with a number behind it, whichever no value of g has. It goes over all
+// values of g: for several names [Unique] does with one set.
 func Free(g *onnx.Graph, base string) string {
 	taken := map[string]bool{}
 	g.AddNames(taken)

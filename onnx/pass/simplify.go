@@ -14,8 +14,8 @@ import (
 
 // Simplify makes a graph smaller without changing its results: nodes of constants become
 // initializers, nodes that do nothing, copies of other nodes and nodes that no output needs go.
-// Values that the shapes of the inputs already decide (Shape, Gather, Concat and the like) is a
-// constant as well.
+// Values that the shapes of the inputs already decide (Shape, Gather, Concat and the like) become
+// constants as well.
 //
 // Constants are computed by the pure engine's kernels, within the model's [onnx.Budget].
 // Initializers count as constants: take out those that are still to be trained, as inputs, before;
@@ -198,6 +198,7 @@ func removeIdle(m *onnx.Model) {
 			kept = append(kept, n)
 		}
 	}
+	// Names are resolved here alone, when all exchanges are known.
 	for _, n := range kept {
 		final := map[string]string{}
 		for _, r := range n.Reads() {
@@ -222,6 +223,7 @@ func removeDuplicates(g *onnx.Graph) {
 		outs[o.Name] = true
 	}
 	first := map[string]string{}
+	// Of equal constants the first by name stays, so that the result is the same each time.
 	for _, name := range g.InitializerNames() {
 		// Vectors of integers are axes and shapes, scalars are factors; larger ones are weights,
 		// whose names matter.

@@ -8,6 +8,7 @@ import (
 // maxErrors bounds the errors that [Errors] writes out: a screen of them.
 const maxErrors = 20
 
+// many holds all errors, of which its text has some.
 type many []error
 
 func (m many) Error() string {

@@ -77,6 +77,7 @@ func foldInto(m *onnx.Model, conv, norm *onnx.Node) bool {
 	epsilon := float64(op.Attrs(norm, onnx.ClampInt(m.Opset())).Float("epsilon"))
 	folded := w.Clone()
 	size := w.Len() / max(1, w.Shape[0])
+	// w is [M, C/group, k...], of which channel c has `size` neighbouring elements.
 	for c := range bias {
 		r := float64(p[0][c]) / math.Sqrt(float64(p[3][c])+epsilon)
 		for i := range folded.F32()[c*size : (c+1)*size] {
@@ -99,6 +100,7 @@ func foldFactors(g *onnx.Graph) {
 		if n.Domain != "" || n.Op != "Gemm" {
 			continue
 		}
+		// alpha scales input 1 and beta input 2. Place 0 has an empty name, which no attribute has.
 		for i, factor := range []string{1: "alpha", 2: "beta"} {
 			a, ok := n.Attr(factor)
 			t := constant(g, n.Input(i))
@@ -120,12 +122,14 @@ func foldFactors(g *onnx.Graph) {
 // names gives values names that no other has.
 type names map[string]bool
 
+// newNames holds the names of a graph's values, those of graphs within its nodes included.
 func newNames(g *onnx.Graph) names {
 	n := names{}
 	g.AddNames(n)
 	return n
 }
 
+// add returns the first free name of base, base/2, base/3 and so on, and takes it.
 func (n names) add(base string) string {
 	name := base
 	for i := 2; n[name]; i++ {

@@ -43,6 +43,7 @@ func (s *span) widen(x []float32) error {
 
 // add counts numbers that widen has seen before; a value that is 0 throughout is not counted.
 func (s *span) add(x []float32) {
+	// The scale is infinite where every number is 0.
 	scale := bins / (s.hi - s.lo)
 	if math.IsInf(scale, 0) || math.IsNaN(scale) {
 		return
@@ -70,11 +71,13 @@ func (s *span) inner(share float64) (lo, hi float64) {
 		all += n
 	}
 	width := (s.hi - s.lo) / bins
+	// most is how many numbers may be left out at an end.
 	most := int64(share * float64(all))
 	lo, hi = s.lo, s.hi
 	if s.lo < 0 {
 		for i, out := 0, int64(0); i < bins && out+s.count[i] <= most; i++ {
 			out += s.count[i]
+			// An end does not go beyond 0, which lies in every range.
 			lo = min(0, s.lo+float64(i+1)*width)
 		}
 	}
@@ -100,6 +103,7 @@ func (s *span) least() (lo, hi float64) {
 			if n == 0 {
 				continue
 			}
+			// x is the middle of the bin, for all numbers in it.
 			x := s.lo + (float64(i)+.5)*width
 			off := max(a-x, x-b, 0)
 			sum += float64(n) * (off*off + step*step/12)

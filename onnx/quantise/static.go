@@ -57,9 +57,9 @@ type Report struct {
 type Batch = map[string]*onnx.Tensor
 
 // Static returns a copy of m whose products compute in bytes. Ranges are those of the batches, of
-// which a half chooses them and the other measures the loss, of two images at least; one batch alone
-// does both. Models are run on e. The time is that of four runs a batch, and, where layers may stay
-// in float32, of one more for each layer and each measuring batch.
+// which a half chooses them and the other measures the loss, of two images at least; one batch
+// alone does both. Models are run on e. The time is that of four runs a batch, and, where layers
+// may stay in float32, of one more for each layer and each measuring batch.
 func Static(ctx context.Context, m *onnx.Model, e engine.Engine, batches []Batch,
 	o Options) (*onnx.Model, *Report, error) {
 	d := Defaults()
@@ -176,6 +176,7 @@ func (s *static) see(c *onnx.Model) {
 
 // prepare readies a model, and finds its layers.
 func (s *static) prepare(m *onnx.Model) {
+	// DequantizeLinear has a scale for each channel from operator set 13 on.
 	c, folded := try.Get2(ready(m, 13))
 	foldFactors(c.Graph)
 	s.see(c)
@@ -242,7 +243,9 @@ func (s *static) calibrate(ctx context.Context, batches []Batch) {
 		for i, b := range batches {
 			s.tell(turn*len(batches)+i, 2*len(batches))
 			out := evaluate(ctx, session, b)
+			// Values are gone through in order, so that the first bad one is the same each time.
 			for _, name := range slices.Sorted(maps.Keys(s.spans)) {
+				// The numbers of an input are the batch's own.
 				sp, t := s.spans[name], cmp.Or(out[name], b[name])
 				if turn == 1 {
 					sp.add(t.F32())
@@ -294,6 +297,7 @@ func (s *static) tell(done, all int) {
 	}
 }
 
+// evaluate fetches all outputs of one run. An error of the run ends the caller by package try.
 func evaluate(ctx context.Context, s engine.Session, b Batch) map[string]*onnx.Tensor {
 	fetch := map[string]*onnx.Tensor{}
 	for _, o := range s.Outputs() {
@@ -367,6 +371,7 @@ func (s *static) loss(ctx context.Context, m *onnx.Model, batches []Batch,
 			if total[name] == nil {
 				total[name] = &Sums{}
 			}
+			// The sums are of images: a batch's output is cut into theirs.
 			for x, size := w.F32(), imageSize(w, b); len(x) > 0; x, y = x[size:], y[size:] {
 				total[name].Add(x[:size], y[:size])
 			}
@@ -385,8 +390,8 @@ func (s *static) loss(ctx context.Context, m *onnx.Model, batches []Batch,
 	return worst
 }
 
-// imageSize returns how many numbers of an output are of one image: those of one row, where the first
-// axis is that of an input, and else all.
+// imageSize returns how many numbers of an output are of one image: those of one row, where the
+// first axis is that of an input, and else all.
 func imageSize(t *onnx.Tensor, b Batch) int {
 	for _, in := range b {
 		if len(t.Shape) > 0 && len(in.Shape) > 0 && t.Shape[0] == in.Shape[0] && t.Shape[0] > 0 {

@@ -112,6 +112,7 @@ func blocks(w *onnx.Tensor, axis int) (q, scales *onnx.Tensor) {
 	scales = onnx.ZerosF32(shape...)
 	data := make([]int8, w.Len())
 	part := make([]float32, 0, Block)
+	// Scale number `at` is [o, b, i] of [outer, count, inner]: block b of the line (o, i).
 	for at := range scales.F32() {
 		i, b, o := at%inner, at/inner%count, at/inner/count
 		first := (o*n+b*Block)*inner + i

@@ -22,7 +22,9 @@ var (
 )
 
 // writer writes a quantised copy of a model. A value is quantised once behind its maker, and all
-// readers in the main graph get the same float32.
+// readers in the main graph get the same float32. made gives the maker of a value, and uses the
+// number of its readers. Nodes of before stand in front of all others, and those of after behind
+// their value's maker.
 type writer struct {
 	*static
 	*constants
@@ -57,12 +59,14 @@ func (s *static) build(float map[int]bool) *onnx.Model {
 	for _, n := range g.Nodes {
 		w.mark(n)
 	}
+	// A rectifier that bytes make needless leaves the name of its output to the node before it.
 	gone := map[*onnx.Node]bool{}
 	for _, n := range g.Nodes {
 		gone[n] = w.absorb(n)
 	}
 	g.Nodes = slices.DeleteFunc(g.Nodes, func(n *onnx.Node) bool { return gone[n] })
 	reads := map[string]string{}
+	// Values are gone through in order, so that the same model gives the same file.
 	for _, v := range slices.Sorted(maps.Keys(w.ranges)) {
 		reads[v] = w.pair(v)
 	}
@@ -114,6 +118,7 @@ func (w *writer) mark(n *onnx.Node) {
 	}
 }
 
+// markAll gives each value a range of its own, where it has none yet.
 func (w *writer) markAll(values ...string) {
 	for _, v := range values {
 		if w.can(v) && w.ranges[v] == "" {
@@ -131,8 +136,8 @@ func (w *writer) last(n *onnx.Node) string {
 	return n.Outputs[0]
 }
 
-// rectifier returns a Relu, or a Clip from 0 to a constant, that alone reads a product or sum. Graphs
-// within nodes read no bytes, and so a node rectifies the values that they take.
+// rectifier returns a Relu, or a Clip from 0 to a constant, that alone reads a product or sum.
+// Graphs within nodes read no bytes, and so a node rectifies the values that they take.
 func (w *writer) rectifier(n *onnx.Node) *onnx.Node {
 	if w.weights(n) == nil && n.Op != "Add" || w.uses[n.Outputs[0]] != 1 {
 		return nil
@@ -165,7 +170,8 @@ func (w *writer) absorb(n *onnx.Node) bool {
 }
 
 // pair quantises a value, and returns the float32 that its readers get. Scale and zero point are
-// scalars, one for the whole value.
+// scalars, one for the whole value. That is (q - zero) scale with q = saturate(round(v / scale) +
+// zero), as QuantizeLinear has it.
 func (w *writer) pair(v string) string {
 	scale, zero := quanta(w.spans[w.ranges[v]].bounds(w.options))
 	s, z := w.names.add(v+"/scale"), w.names.add(v+"/zero")
@@ -249,6 +255,7 @@ func newConstants(g *onnx.Graph) *constants {
 func (c *constants) dequantise(base string, q, scale, zero *onnx.Tensor,
 	attrs ...onnx.Attr) (*onnx.Node, string) {
 	raw, _ := binary.Append(nil, binary.LittleEndian, scale.F32()) // numbers are always written
+	// A weight or bias that two layers share may have other scales in each.
 	key := fmt.Sprint(base, attrs, sha256.Sum256(raw))
 	in := c.kept[key]
 	if in == nil {

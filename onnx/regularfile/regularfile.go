@@ -50,6 +50,8 @@ func readAll(f *os.File, path string, limit int64) ([]byte, error) {
 	if st, err := f.Stat(); err == nil && st.Size() <= limit {
 		data.Grow(int(st.Size()) + bytes.MinRead) // a file is not to be copied as its buffer grows
 	}
+	// A byte above the limit tells a file that grew meanwhile, or whose size the system does not
+	// give.
 	_, err := data.ReadFrom(io.LimitReader(f, limit+1))
 	if err == nil && int64(data.Len()) > limit {
 		err = &fs.PathError{Op: "read", Path: path,
@@ -73,6 +75,7 @@ func checked(f *os.File, err error) (*os.File, error) {
 	return f, nil
 }
 
+// regular closes a file that is not regular, or of which that cannot be told.
 func regular(f *os.File, err error) (*os.File, error) {
 	if err != nil {
 		return nil, err
@@ -89,6 +92,7 @@ func regular(f *os.File, err error) (*os.File, error) {
 	return f, nil
 }
 
+// kind names a file that is not regular, for errors.
 func kind(m fs.FileMode) string {
 	switch {
 	case m.IsDir():

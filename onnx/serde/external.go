@@ -51,6 +51,7 @@ func readExternal(p *onnxpb.ModelProto, dir string,
 			f.Close()
 		}
 	}()
+	// Tensors are told by their messages: one within a node may have an initializer's name.
 	at := map[*onnxpb.TensorProto]*onnx.External{}
 	for _, t := range tensors {
 		e, err := readTensorData(root, files, t)
@@ -245,7 +246,8 @@ func readTensorData(root *os.Root, files map[string]*dataFile,
 		}
 		files[location] = f
 	}
-	// The size is known before memory is taken.
+	// The size is known before memory is taken. No difference overflows, as neither size nor offset
+	// is negative.
 	if f.size-offset < want {
 		return nil, fmt.Errorf("file %q of %d bytes does not hold %d bytes from %d on; was it cut short?",
 			location, f.size, want, offset)

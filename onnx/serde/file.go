@@ -92,6 +92,7 @@ func load(path string, data []byte, whole func(metadata map[string]string) bool,
 // may be given twice. A damaged entry counts as one that says so, since another reader might make
 // something of it.
 func saysWhole(data []byte, whole func(metadata map[string]string) bool) bool {
+	// metadata is the number of the field metadata_props in ModelProto (onnx.proto).
 	const metadata = 14
 	says := false
 	eachField(data, func(num protowire.Number, kind protowire.Type, _, value []byte) {
@@ -250,6 +251,7 @@ func graphFromProto(p *onnxpb.GraphProto, depth int) (*onnx.Graph, error) {
 		}
 		g.Initializers[tp.Name] = t
 	}
+	// An initializer that stands twice among the inputs is optional once.
 	listed := map[string]bool{}
 	for _, vp := range p.Input {
 		if t, ok := g.Initializers[vp.Name]; ok {
@@ -467,6 +469,7 @@ func Refer(m *onnx.Model) (data []byte, folder string, err error) {
 	if m == nil || m.Graph == nil {
 		return nil, "", errNoGraph
 	}
+	// Model and graph are copied with all but the map shared, from which tensors are taken.
 	c, g := *m, *m.Graph
 	c.Graph, g.Initializers = &g, maps.Clone(m.Graph.Initializers)
 	var apart []*onnxpb.TensorProto
@@ -517,6 +520,8 @@ func modelToProto(m *onnx.Model) (*onnxpb.ModelProto, error) {
 		ModelVersion: m.Version, DocString: m.Doc, OpsetImport: opsetsToProto(m.Opsets),
 	}
 	n := len(m.Graph.Optional)
+	// Where all initializers are optional the metadata say so, as the list alone would pass for the
+	// habit of IR 3.
 	optional := n > 0 && n == len(m.Graph.Initializers)
 	for _, k := range slices.Sorted(maps.Keys(m.Metadata)) {
 		if k == allOptional && optional {
@@ -590,10 +595,12 @@ func valueToProto(v onnx.ValueInfo) *onnxpb.ValueInfoProto {
 		return p
 	}
 	t := &onnxpb.TypeProto_Tensor{ElemType: int32(v.DType)}
+	// A nil shape, of unknown rank, is left out. An empty one is a scalar's and is written.
 	if v.Shape != nil {
 		t.Shape = &onnxpb.TensorShapeProto{}
 		for _, d := range v.Shape {
 			dp := &onnxpb.TensorShapeProto_Dimension{}
+			// A size with neither number nor name is written empty, and so is open.
 			switch {
 			case d.IsKnown():
 				dp.DimValue = proto.Int64(int64(d.Size))
@@ -607,6 +614,7 @@ func valueToProto(v onnx.ValueInfo) *onnxpb.ValueInfoProto {
 	return p
 }
 
+// nodeToProto shares the lists of names with the node.
 func nodeToProto(n *onnx.Node) (*onnxpb.NodeProto, error) {
 	p := &onnxpb.NodeProto{Name: n.Name, OpType: n.Op, Domain: n.Domain, Input: n.Inputs,
 		Output: n.Outputs}

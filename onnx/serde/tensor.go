@@ -52,6 +52,7 @@ func TensorFromProto(p *onnxpb.TensorProto) (*onnx.Tensor, error) {
 	if err != nil {
 		return fail("%w", err)
 	}
+	// Strings have no raw form (onnx.proto, TensorProto).
 	if p.RawData == nil || d == onnx.String {
 		fillTyped(t, p)
 		return t, nil
@@ -69,6 +70,7 @@ func TensorFromProto(p *onnxpb.TensorProto) (*onnx.Tensor, error) {
 func sizes(p *onnxpb.TensorProto) (shape []int, n int, err error) {
 	shape = make([]int, len(p.Dims))
 	for i, v := range p.Dims {
+		// The size is bounded in 64 bits, before it becomes an int.
 		if v < 0 || v > onnx.MaxElements {
 			return nil, 0, fmt.Errorf("dimension %d is %d; allowed are 0 to %d", i, v, onnx.MaxElements)
 		}

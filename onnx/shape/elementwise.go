@@ -183,7 +183,6 @@ func inferVariadic(c *call) {
 	if len(c.in) == 2 && (c.node.Op == "Max" || c.node.Op == "Min") {
 		c.followBinary(func(a, b expr) expr {
 			// After the exchange a is the larger one, if either difference has a certain sign.
-			// The larger is known where the difference has a sign.
 			if low, ok := a.minus(b).atLeast(); !ok || low < 0 {
 				a, b = b, a
 			}

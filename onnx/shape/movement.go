@@ -250,6 +250,7 @@ func inferSplit(c *call) {
 			case ok && size%n != 0 && c.opset < 18:
 				try.Fail("axis %d of size %d cannot be split in %d equal parts", a, size, n)
 			case ok:
+				// Part i begins at i chunks. The last parts may be smaller, or empty.
 				chunk := (size + n - 1) / n
 				parts[i] = constant(max(0, min(chunk, size-i*chunk)))
 			default:
@@ -276,6 +277,7 @@ func (c *call) sliceSize(n, start, end expr, step int) expr {
 	if size, ok := n.value(); ok && sok && eok {
 		return constant(sliceCount(size, first, last, step))
 	}
+	// low is the least size that the axis can have, over all values of its symbols.
 	low, _ := n.atLeast()
 	if !sok || step < 1 {
 		if step == 1 {
@@ -315,6 +317,7 @@ func (c *call) sliceSize(n, start, end expr, step int) expr {
 	if step == 1 {
 		return span
 	}
+	// That is ceil(span / step).
 	return span.plus(constant(step - 1)).floorOver(step)
 }
 
@@ -338,6 +341,7 @@ func sliceBounds(n, start, end, step int) (int, int) {
 	if step > 0 {
 		return min(max(start, 0), n), min(max(end, 0), n)
 	}
+	// A walk backward begins at n - 1 at most, and may end at -1, before the first element.
 	return min(max(start, 0), n-1), min(max(end, -1), n-1)
 }
 
@@ -355,6 +359,7 @@ func sliceCount(n, start, end, step int) int {
 	if start <= end {
 		return 0
 	}
+	// That is ceil((start - end) / -step), of a negative step.
 	return (start - end - step - 1) / -step
 }
 
@@ -545,6 +550,7 @@ func inferExpand(c *call) {
 	x := c.in[0]
 	out := try.Get(c.broadcast(x.shape, c.given(c.in[1])))
 	c.set(0, x.dtype, out)
+	// A single followed element that becomes a vector is followed in each of its places.
 	if len(x.data) == 1 && len(out) == 1 {
 		if n, ok := out[0].value(); ok && n <= maxFollowed {
 			c.follow(slices.Repeat(x.data, n))
@@ -641,6 +647,8 @@ func blocks(c *call, x *fact) []expr {
 	}
 	by := []expr{constant(1), constant(b * b), constant(b), constant(b)}
 	out := make([]expr, 4)
+	// DepthToSpace divides channels and multiplies height and width; SpaceToDepth is the other way
+	// about.
 	for i, e := range x.shape {
 		if (i == 1) == (c.node.Op == "DepthToSpace") && i > 0 {
 			q, ok := e.over(by[i])

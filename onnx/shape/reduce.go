@@ -9,8 +9,7 @@ import (
 var reductionRules = merge(map[string]rule{
 	"ArgMax": inferArgReduce, "ArgMin": inferArgReduce, "TopK": inferTopK, "CumSum": typeFrom(0),
 	"CumProd": typeFrom(0),
-	// as many [batch, class, box] as are chosen Each row is [batch, class, box]; only a run tells
-	// the number of rows.
+	// Each row is [batch, class, box] of a box that is chosen; only a run tells the number of rows.
 	"NonMaxSuppression": func(c *call) {
 		c.set(0, onnx.Int64, []expr{c.inf.unknownSize(), constant(3)})
 	}}, each(shaped(inferReduce),

@@ -68,7 +68,7 @@ func (c *call) resizing(n int) (sizes []expr, scales []float32) {
 	return nil, scales
 }
 
-// Answers of [call.filled].
+// Answers of [call.filled]. perhaps is of an operand whose number of elements is open.
 const (
 	no = iota
 	perhaps
@@ -91,9 +91,11 @@ func (c *call) filled(i int) int {
 // scaled returns floor(size x scale) of an axis, in float32 as the engines. A whole scale keeps a
 // symbol; of a fraction no polynomial follows.
 func (c *call) scaled(size expr, scale float32, axis int) expr {
+	// A NaN fails the comparison and is refused.
 	if !(scale > 0) || scale > onnx.MaxElements {
 		try.Fail("the scale of axis %d is %v", axis, scale)
 	}
+	// The product is bounded in float64, before it becomes an int.
 	v, known := size.value()
 	if known && float64(v)*float64(scale) > onnx.MaxElements {
 		try.Fail("scale %v makes axis %d of size %d larger than %d", scale, axis, v,
@@ -130,6 +132,7 @@ func inferGridSample(c *call, x *fact) []expr {
 // n, n+1] as its first input, of which only the type is read.
 func inferAffineGrid(c *call) {
 	size := c.given(c.in[1])
+	// The type is known whatever the size is.
 	c.set(0, c.in[0].dtype, nil)
 	if len(size) < 3 {
 		return
@@ -167,6 +170,7 @@ func inferDeformConv(c *call, x *fact) []expr {
 	if group < 1 || parts < 1 || group > onnx.MaxElements || parts > onnx.MaxElements {
 		try.Fail("group is %d and offset_group %d; at least 1 is allowed", group, parts)
 	}
+	// A filter sees the channels of its group, C/group, which the weight's second axis counts.
 	agree(x.shape[1], w.shape[1].times(constant(group)),
 		"channels of the input and of the weight times %d groups", group)
 	if kernel := spatial(w.shape); kernel != nil {

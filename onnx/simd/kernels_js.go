@@ -14,7 +14,8 @@ func kernels() []*function {
 
 // panels writes the kernel of [kernel.PanelArgs]: 4 x 8 sums in eight vectors, of each row two,
 // over the inner axis; tiles go down the rows of a panel of B, which stays in the first-level
-// cache, and then to the next panel.
+// cache, and then to the next panel. The struct counts strides in float32, and the module's
+// addresses are in bytes.
 func panels() *function {
 	const rows, halves, bytes = 4, 2, 16
 	var p kernel.PanelArgs
@@ -37,6 +38,8 @@ func panels() *function {
 			for r := 1; r < rows; r++ {
 				f.sum(c[r], c[r-1], stride)
 			}
+			// With from each row's sums begin at its number there, and else they go on from c. from
+			// moves on by a tile's rows.
 			f.get(from)
 			f.when(func() {
 				for i, s := range sums {
@@ -63,6 +66,7 @@ func panels() *function {
 					for i, half := range []local{low, high} {
 						s := sums[r*halves+i]
 						f.get(s, one, half)
+						// A product and its sum are rounded apart, as in the kernel in plain Go.
 						f.vector(f32x4Mul)
 						f.vector(f32x4Add)
 						f.set(s)
@@ -76,6 +80,7 @@ func panels() *function {
 			}
 			f.sum(c[0], c[rows-1], stride)
 		})
+		// Behind the last tile b has run through its panel, and stands where the next begins.
 		f.copy(b0, b)
 		f.advance(c0, bytes*halves)
 	})
@@ -106,6 +111,7 @@ func taps() *function {
 		f.copy(weights, weights0)
 		f.copy(taps, taps0)
 		f.count(taps, 1, func() {
+			// Offsets are Go's ints, of eight bytes, and count float32.
 			f.integer(at, offsets, 0)
 			f.scale(at, 2)
 			f.sum(at, at, src)
@@ -159,6 +165,8 @@ func finish() *function {
 		f.vector(f32x4Mul)
 		f.get(shift)
 		f.vector(f32x4Add)
+		// The sum is the first operand of both: pmax(a, b) is a < b ? b : a (WebAssembly, SIMD).
+		// Likewise pmin(a, b) is b < a ? b : a. A NaN thus passes both.
 		f.get(lo)
 		f.vector(f32x4Pmax)
 		f.get(hi)
@@ -172,6 +180,7 @@ func finish() *function {
 		f.set(shift)
 		f.copy(to, dst)
 		f.copy(at, src)
+		// n & ^3 numbers go by four, and the n & 3 that are left by one.
 		f.masked(n, n0, ^3, 4, func() {
 			bounded(v128Load)
 			f.store(to, 0, x)
@@ -253,6 +262,8 @@ func deinterleave() *function {
 				f.get(to)
 				f.load(v128Load, src, 0)
 				f.load(v128Load, src, 16)
+				// The shuffle takes bytes 0 to 15 from the first vector and 16 to 31 from the
+				// second.
 				f.vector(i8x16Shuffle)
 				for place := i; place < 8; place += 2 { // of the eight numbers
 					for b := range 4 {

@@ -161,6 +161,7 @@ func newHead(m *onnx.Model, output string, classes int, add bool, seed uint64) (
 		}
 		in = out.Shape[1].Size
 		features := pass.Unique(taken, output+"/features")
+		// The output keeps its name, and the features get another.
 		pass.Rename(g, map[string]string{output: features})
 		g.Outputs[at].Name = output
 		g.Nodes = append(g.Nodes,
@@ -200,6 +201,7 @@ func newHead(m *onnx.Model, output string, classes int, add bool, seed uint64) (
 		out.Shape[axis] = onnx.Known(classes)
 	}
 	pass.RemoveUnused(g)
+	// Shapes of the old number of classes go, and are inferred anew.
 	g.Values = nil
 	try.Do(shape.Infer(m))
 	if d := out.Shape; axis < len(d) && d[axis].IsKnown() && d[axis].Size != classes {

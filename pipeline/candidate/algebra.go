@@ -10,11 +10,14 @@ import (
 	"fmp/pipeline/internal/parallel"
 )
 
+// axpy, scale and dot are those of BLAS on whole slices: y += a x, x *= a, and a'b. Slices of two
+// lengths panic.
 func axpy(a float64, x, y []float64) { floats.AddScaled(y, a, x) }
 func scale(a float64, x []float64)   { floats.Scale(a, x) }
 func dot(a, b []float64) float64     { return floats.Dot(a, b) }
 
 // times returns a b, [n, m], of a, [n, k], and b, [k, m].
+// Matrices of this package are row-major slices. It costs n k m multiplications.
 func times(a, b []float64, n, k, m int) []float64 {
 	out := make([]float64, n*m)
 	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, dense.General(n, k, a), dense.General(k, m, b), 0,

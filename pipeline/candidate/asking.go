@@ -14,6 +14,8 @@ import (
 // apart tells whether there is a shift. How much the corpus is worth then, the clients judge, as a
 // shift matters only where it is taken for another class: their images are asked of the
 // discriminants of the corpus and the other clients. A single client cannot be left out.
+// The first score, of no shift, stays. The clients' evidence divides the weight of the others,
+// whose sum stays too.
 func (of *named) scores(r *Round, s *sums, o *Options) ([]float64, error) {
 	scores := slices.Clone(of.away)
 	shifted := floats.LogSumExp(scores[1:])
@@ -32,6 +34,7 @@ func (of *named) scores(r *Round, s *sums, o *Options) ([]float64, error) {
 // byClients returns the log-likelihood of the clients' images for each shift by leaving a group of
 // clients out at a time: draws of W about its class means, under the discriminant of the corpus and
 // the others.
+// Groups go on side by side, each with copies of the counts and means that it changes.
 func (of *named) byClients(r *Round, s *sums, o *Options) ([]float64, error) {
 	drawn := of.withCorpusScatter(r)
 	per := make([][]moments.Curve, len(s.folds))
@@ -60,6 +63,7 @@ func (of *named) byClients(r *Round, s *sums, o *Options) ([]float64, error) {
 }
 
 // withCorpusScatter returns the round with the corpus's W as every client's scatter.
+// The round given is not changed. All clients share one scatter, of one degree of freedom.
 func (of *named) withCorpusScatter(r *Round) *Round {
 	w := &moments.Within{K: r.K, Dof: 1, Data: moment.Triangle(of.Within, r.K)}
 	out := *r

@@ -28,6 +28,8 @@ type downdate struct {
 
 // downdate returns the rest in the basis of the whole; nil where too many rows are lost, or too
 // little is left.
+// R is turned into the basis, R V. Means of classes that the rest lacks are zeros. It costs rank
+// K^2 multiplications for R, and C K^2 for the means.
 func (b *basis) downdate(p *rest) *downdate {
 	if p.lost == nil {
 		return nil
@@ -64,6 +66,7 @@ func (b *basis) downdate(p *rest) *downdate {
 //
 // as S = D - R'R - nu0 size I. It reports false where LL' is not positive definite, which only
 // rounding makes it.
+// Without a prior it costs O(rank^2 K + C rank K), where a basis of its own costs O(K^3).
 func (d *downdate) at(strength float64, prior *between) (linear, bool) {
 	k, c, r := d.k, d.c, len(d.lost)/d.k
 	nu0, size := strength*float64(k), d.left/float64(k)/d.dof
@@ -122,6 +125,7 @@ type fold struct {
 }
 
 // fold returns the rest in the whole's basis where that serves, else in one of its own.
+// It tries the least strength, where the diagonal D is smallest and I - R D^-1 R' least positive.
 func (s *sums) fold(p *rest, t *target) *fold {
 	f := &fold{basis: s.in(t)}
 	if f.down = f.downdate(p); f.down != nil {
@@ -133,6 +137,7 @@ func (s *sums) fold(p *rest, t *target) *fold {
 }
 
 // at returns the head of a strength and a prior of class means in the basis.
+// The downdate's report is not read, since fold has tried the least strength.
 func (f *fold) at(strength float64, prior *between) linear {
 	if f.down != nil {
 		l, _ := f.down.at(strength, prior)
@@ -142,6 +147,7 @@ func (f *fold) at(strength float64, prior *between) linear {
 }
 
 // root returns Y, [rank, K].
+// L is the lower Cholesky factor, inverted in place (LAPACK's dpotrf and dtrtri).
 func (d *downdate) root(inverse []float64) ([]float64, bool) {
 	k, r := d.k, len(d.lost)/d.k
 	p := make([]float64, len(d.lost))

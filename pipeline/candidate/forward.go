@@ -44,8 +44,10 @@ type resample struct {
 	temperature float64
 }
 
+// of returns the candidate's discriminant with the statistics of p.
 func (a *resample) of(p *pool) *discriminant { return p.in(*a.target).at(a.strength, a.prior) }
 
+// head returns that discriminant's head, its logits divided by the temperature.
 func (a *resample) head(p *pool) erm.Theta {
 	h := a.of(p)
 	return h.head(*h.linear().over(a.temperature))
@@ -53,6 +55,8 @@ func (a *resample) head(p *pool) erm.Theta {
 
 // resampled returns the discriminant's pool with images drawn from its prediction. Each
 // image is of class c with probability n_c/sum n, which drawn images do not change.
+// Coordinates of the basis are independent given the class. It costs O(k^3) for the way back from
+// the basis, and O(k^2) for each image.
 func (h *discriminant) resampled(images int, r *rand.Rand) (*pool, error) {
 	var back mat.Dense // u = V'(x - m0)
 	if err := back.Inverse(mat.NewDense(h.k, h.k, h.v)); err != nil {
@@ -87,6 +91,8 @@ func (h *discriminant) resampled(images int, r *rand.Rand) (*pool, error) {
 // images of the class seen (Welford's update)
 //
 //	S += n/(n + 1) (x - mean)(x - mean)',   mean += (x - mean)/(n + 1)
+//
+// The row is overwritten by its difference from the mean.
 func (p *pool) see(row []float64, y int) {
 	mean := p.mean[y*p.k:][:p.k]
 	n := p.n[y]

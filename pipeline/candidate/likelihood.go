@@ -14,6 +14,7 @@ func (r *Round) LogLikelihood(of []int, o Options) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
+	// Groups hold places in the list given, and are turned into places in the round.
 	folds := foldsOf(len(of))
 	for _, fold := range folds {
 		for i, m := range fold {
@@ -39,6 +40,7 @@ func (r *Round) LogLikelihood(of []int, o Options) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
+	// One temperature serves all groups: curves are added up before the greatest value is taken.
 	best := math.Inf(-1)
 	for j := range cands {
 		best = max(best, slices.Max(sumOf(columnOf(per, j))[:]))

@@ -12,6 +12,7 @@ import (
 // counted returns the round with its calibration points among the images of their clients; the
 // round itself where it has none, or does not know of whom they are. The clients given are not
 // changed: those with points are copies.
+// It costs O(clients points) comparisons.
 func (r *Round) counted() *Round {
 	if len(r.Points.Clients) == 0 {
 		return r
@@ -36,6 +37,8 @@ func (r *Round) counted() *Round {
 // add adds single images to class means and scatter, one at a time (Welford's update): the scatter
 // grows by n/(n+1) times the outer product of the image less the mean of the n before. The
 // contrasts sqrt(n/(n+1)) (x - mean) are rows of a factor of its growth.
+// The first image of a class has no contrast: it is the class's mean. Cells are in the order of
+// classes afterwards.
 func (c *Client) add(rows []float32, labels []int) {
 	if len(labels) == 0 {
 		return
@@ -74,6 +77,7 @@ func (c *Client) add(rows []float32, labels []int) {
 
 // widened returns a scatter with rows added to it. A factor becomes a triangle where its rows
 // exceed the coordinates.
+// An empty scatter, of no degrees of freedom, starts a factor. Neither w nor rows is changed.
 func widened(w *moments.Within, rows []float32) *moments.Within {
 	k, n := w.K, len(rows)/w.K
 	out := &moments.Within{K: k, Dof: w.Dof + n, Rank: w.Rank + n,

@@ -31,6 +31,7 @@ type pool struct {
 	clients []int
 }
 
+// held reports whether any client of the pool has images of a class.
 func (p *pool) held(class int) bool { return p.n[class] > 0 }
 
 // unheld returns the number of classes that nobody holds beside those that somebody does: the share
@@ -46,6 +47,7 @@ func (p *pool) unheld() float64 {
 }
 
 // finish sets the grand mean.
+// Degrees of freedom become 1 at least. It is called once counts and class means are complete.
 func (p *pool) finish() {
 	p.m0 = make([]float64, p.k)
 	var all float64
@@ -67,6 +69,7 @@ type part struct {
 
 // lowRank reports whether n rows of k numbers are few enough to be taken away from a pool's basis,
 // in place of a basis without them.
+// A downdate costs O(n^2 k + n k^2) beside O(k^3).
 func lowRank(n, k int) bool { return 3*n <= k }
 
 // sums are a round's statistics by the groups that are left out in turn.
@@ -80,12 +83,14 @@ type sums struct {
 }
 
 // in returns the basis of all clients for a target, computed once.
+// It is safe for concurrent use.
 func (s *sums) in(t *target) *basis {
 	b, _ := memo.Once(&s.bases, t.name, func() (*basis, error) { return s.all.in(*t), nil })
 	return b
 }
 
 // foldsOf deals m clients to at most maxFolds groups.
+// Client i is in group i mod the number of groups, so that groups differ by one client at most.
 func foldsOf(m int) [][]int {
 	out := make([][]int, min(m, maxFolds))
 	for i := range m {
@@ -95,6 +100,7 @@ func foldsOf(m int) [][]int {
 }
 
 // others returns the clients that are in all groups but one.
+// They are in ascending order.
 func (s *sums) others(g int) (out []int) {
 	for h, fold := range s.folds {
 		if h != g {
@@ -109,6 +115,8 @@ func (s *sums) others(g int) (out []int) {
 func (r *Round) sum(threads int) (*sums, error) { return r.sumOf(foldsOf(len(r.Clients)), threads) }
 
 // sumOf adds up a round's statistics by groups of its clients.
+// Class means of all clients come first, as scatters of groups are about them. Parts are added in
+// the order of groups, so that sums have the same bits for any number of threads.
 func (r *Round) sumOf(folds [][]int, threads int) (*sums, error) {
 	k := r.K
 	all := &pool{k: k, c: r.C, n: make([]float64, r.C), mean: make([]float64, r.C*k),
@@ -144,6 +152,8 @@ func (r *Round) sumOf(folds [][]int, threads int) (*sums, error) {
 }
 
 // part adds up the statistics of some clients.
+// Its rows are sqrt(n_mc) (m_mc - m_c) for each cell, and those of the clients' factors. They stay
+// rows where no client has a whole scatter and they are few ([lowRank]).
 func (r *Round) part(clients []int, all *pool) part {
 	k := r.K
 	p := part{n: make([]float64, r.C), away: make([]float64, r.C*k)}
@@ -186,6 +196,7 @@ func (r *Round) part(clients []int, all *pool) part {
 }
 
 // addTo adds the scatter to a matrix, [K, K].
+// Only its upper triangle counts. The part is not changed.
 func (p *part) addTo(sum []float64) {
 	if p.scatter != nil {
 		axpy(1, p.scatter, sum)
@@ -210,6 +221,7 @@ type rest struct {
 }
 
 // without returns the pool of all groups but one, without its scatter.
+// It costs O(C K), and O(rank K) for the lost rows. A class that only the group holds gets zeros.
 func (s *sums) without(g int) *rest {
 	k, own := s.all.k, &s.parts[g]
 	p := &rest{pool: pool{k: k, c: s.all.c, n: make([]float64, s.all.c),
@@ -247,6 +259,8 @@ func (s *sums) without(g int) *rest {
 }
 
 // whole returns the pool with its scatter.
+// As parts are about the means of all clients, n'_c (m'_c - m_c)(m'_c - m_c)' is subtracted for the
+// classes whose mean has moved.
 func (p *rest) whole() *pool {
 	k := p.k
 	out := p.pool

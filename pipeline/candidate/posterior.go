@@ -33,6 +33,8 @@ type Options struct {
 
 // Posterior computes the posterior of a round. Of more than spaceWidth features it is computed
 // once more in the space of a corpus without names ([Round.space]), and both are mixed.
+// Kappa is measured in all features alone, and serves the space too. The round given is not
+// changed.
 func (r *Round) Posterior(o Options) (*Mixture, error) {
 	r, err := r.prepared(&o)
 	if err != nil {
@@ -104,6 +106,7 @@ func weigh(scores []float64) []float64 {
 
 // heaviest returns the candidates of most weight, at most n of at least a weight, and their weights
 // over the sum of these.
+// At ties the order is that of the candidates. The weights given are not changed.
 func heaviest(weight []float64, n int, least float64) (order []int, share []float64) {
 	for j := range weight {
 		order = append(order, j)
@@ -129,6 +132,7 @@ func heaviest(weight []float64, n int, least float64) (order []int, share []floa
 //
 // without a judge. sharper is by how much the refit sharpens it (sharpen), and more by how much
 // images that were left out do (toAllImages). e are the errors of log T and log kappa.
+// Components are in order of weight, the heaviest first.
 func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 	kappa normal, o *Options) (*Mixture, error) {
 	m := &Mixture{LogKappa: kappa.mean, LogKappaError: kappa.deviation}
@@ -199,6 +203,7 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 
 // rate adds the evidence of candidates to the mixture. It returns their ratings, and the log
 // temperature at which each has most evidence.
+// The log-likelihoods of groups left out are those at the temperature where their sum is greatest.
 func (m *Mixture) rate(cands []candidate, per [][]moments.Curve) ([]rated, []float64) {
 	rates, peaks := make([]rated, len(cands)), make([]float64, len(cands))
 	for j := range cands {
@@ -219,6 +224,7 @@ func (m *Mixture) rate(cands []candidate, per [][]moments.Curve) ([]rated, []flo
 }
 
 // keep chooses the components among the candidates asked about, and returns their places there.
+// The judge's scores are added to those of the evidence, and groups of both are weighed together.
 func (m *Mixture) keep(cands []candidate, asked []int, found []judged, rates []rated,
 	o *Options) []int {
 	again := make([]rated, len(asked))

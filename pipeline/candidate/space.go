@@ -58,12 +58,14 @@ func (r *Round) space() *space {
 }
 
 // project returns rows, [N, K], in the space.
+// It costs N K spaceWidth multiplications. The rows are not changed.
 func (s *space) project(rows []float32) []float32 {
 	return dense.As[float32](times(dense.As[float64](rows), s.q, len(rows)/s.k, s.k, spaceWidth))
 }
 
 // round returns a round in the space. Curves stay those of all features: kappa is a ratio of
 // temperatures, and nearly the same in both.
+// Labels, weights and curves are shared with the round given.
 func (s *space) round(r *Round) *Round {
 	out := &Round{K: spaceWidth, C: r.C, Points: r.Points}
 	out.Points.Rows = s.project(r.Points.Rows)
@@ -117,6 +119,7 @@ func (s *space) within(w *moments.Within) *moments.Within {
 
 // lift returns a head of the space as one of all features, and lower the reverse. Columns of Q are
 // orthonormal, so that lower undoes lift. The part of a head outside the space is lost by lower.
+// Weights w of the space become Q w, as x'(Q w) = (Q'x)'w, and intercepts stay.
 func (s *space) lift(t erm.Theta) erm.Theta {
 	out := erm.NewTheta(s.k+1, t.C)
 	copy(out.W, times(s.q, t.W[:spaceWidth*t.C], s.k, spaceWidth, t.C))

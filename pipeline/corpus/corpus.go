@@ -152,6 +152,8 @@ func (s Source) Options() extractor.Options {
 	return o
 }
 
+// openExtractor opens the extractor of the setting, or with "default" the shipped one. Where none
+// is shipped the error wraps fs.ErrNotExist, and says how to come by another.
 func (s *Source) openExtractor(eng engine.Engine,
 	ds *dataset.Dataset) (*extractor.Extractor, error) {
 	if s.Extractor.Model != "default" {

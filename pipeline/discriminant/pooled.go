@@ -46,6 +46,9 @@ type cell struct {
 // pool adds up the uploads of clients. Shifts are subtracted from means and calibration points, and
 // not from scatters, which they do not move. It costs O(clients k^2) for whole scatters, and
 // rank k^2 for factors.
+// Every client must have the first's numbers of features and classes. A share of 0 stands for 1.
+// Means of no image are passed over. Calibration points stay out of means and scatter until
+// addCalibration.
 func pool(clients []Client) (*pooled, error) {
 	if len(clients) == 0 || clients[0].Means == nil || clients[0].Within == nil {
 		return nil, fmt.Errorf("discriminant: no uploads of moments; give at least one")
@@ -112,6 +115,7 @@ func pool(clients []Client) (*pooled, error) {
 }
 
 // sum computes the class means of all clients.
+// Images weigh: m_c = sum_m n_mc x̄_mc / sum_m n_mc. The mean of a class without images stays 0.
 func (p *pooled) sum() {
 	p.n, p.mean = make([]float64, p.c), mat.NewDense(p.c, p.k, nil)
 	for _, e := range p.cells {
@@ -126,6 +130,7 @@ func (p *pooled) sum() {
 }
 
 // seen returns the calibration points with their clients' shifts.
+// It undoes the subtraction of pool, on a copy. The clients must be those of pool, in its order.
 func (p *pooled) seen(clients []Client) *mat.Dense {
 	out := mat.DenseCopyOf(p.rows)
 	for i, m := range p.of {
@@ -136,6 +141,7 @@ func (p *pooled) seen(clients []Client) *mat.Dense {
 	return out
 }
 
+// total returns the images behind all class means, each client's by its share.
 func (p *pooled) total() float64 { return floats.Sum(p.n) }
 
 // addCalibration adds the calibration points to the moments of their clients, one at a time
@@ -172,6 +178,7 @@ func (p *pooled) addCalibration() {
 
 // CheckScatter returns an error where the clients' images differ within their classes by no more
 // than rounding makes them.
+// It costs as much as adding up the uploads, and factors no matrix.
 func CheckScatter(clients []Client) error {
 	p, err := pool(clients)
 	if err == nil {
@@ -182,6 +189,8 @@ func CheckScatter(clients []Client) error {
 
 // scattered returns the scatter of images within their classes, and its degrees of freedom. Of one
 // image of each class at each client it is the scatter of these.
+// Its trace over the degrees of freedom must exceed rounding^2 times the mean square norm of class
+// means. A trace that is no number is refused too, as no comparison with it holds.
 func (p *pooled) scattered() (*mat.SymDense, float64, error) {
 	s, dof := p.scatter, p.dof
 	if dof == 0 {
@@ -209,6 +218,7 @@ func (p *pooled) scattered() (*mat.SymDense, float64, error) {
 // within returns W of the inverse-Wishart posterior, its Cholesky factor, and tr(W^-1 S/nu)/k, the
 // variance of one image in units of W. A scatter that is no covariance loses its negative
 // directions first. The covariance of clients' shifts is added to W, and not to the variance.
+// Eigenvalues are computed only where W has no Cholesky factor. The variance is 1e-6 at least.
 func (p *pooled) within() (*mat.SymDense, *mat.Cholesky, float64, error) {
 	s, dof, err := p.scattered()
 	if err != nil {
@@ -248,6 +258,7 @@ func (p *pooled) within() (*mat.SymDense, *mat.Cholesky, float64, error) {
 
 // smoothed returns the mode of W of scatter s and its prior: a multiple of I, and the corpus's.
 // Without a corpus it is (S + nu0 t I)/(nu0 + dof), of t = tr S/(dof k) and nu0 = strength k.
+// Without a corpus tr W/k is t: smoothing keeps the mean variance. dof counts as 1 at least in t.
 func (p *pooled) smoothed(s *mat.SymDense, dof float64) *mat.SymDense {
 	t := mat.Trace(s) / max(dof, 1) / float64(p.k)
 	prior := strength * float64(p.k)
@@ -286,12 +297,15 @@ type head struct {
 }
 
 // temperature returns T = max(kappa sqrt(Q b), b).
+// The field separation is Q/b, so that b kappa sqrt(Q/b) is kappa sqrt(Q b).
 func (h *head) temperature(kappa float64) float64 {
 	return h.spread * max(kappa*math.Sqrt(h.separation), 1)
 }
 
 // head computes the discriminant; rows, if not nil, are those that errors of class means are
 // measured along. Its cost is a Cholesky factor of [k, k] and C solves.
+// Logits before temperature are (x - m0)'a_c + bias_c. The spread is measured along a less its mean
+// over classes, as a term that all classes share moves no probability.
 func (p *pooled) head(rows *mat.Dense) (*head, error) {
 	within, chol, noise, err := p.within()
 	if err != nil {
@@ -347,6 +361,11 @@ const rounds = 4
 //	m0  = sum_c w_c x̄_c / w
 //	tau = sum_c (w_c d_c'W^-1 d_c/k - v_c noise/n_c) / sum_c v_c,   noise/200 at least
 //	n0  = caution noise/tau,   300 at most
+//
+// n0 starts at 8 images. A class without images has zeros in away, and no part in m0 and tau. The
+// products W^-1 x̄_c are solved for once, so that an iteration costs O(C k). With a corpus the
+// last step is the corpus's own shrinkage. Where the sum of v_c is 0, as with one class, the error
+// is [ErrOneClass].
 func (p *pooled) shrink(h *head, noise float64) error {
 	h.pseudo = 8
 	w, all := make([]float64, p.c), 0.0
@@ -405,6 +424,8 @@ func (p *pooled) shrink(h *head, noise float64) error {
 //	(sum_mc n_mc |(x̄_mc - x̄_c)'along|^2 / tr(along'W along) + asWithin) / (N - P + asWithin)
 //
 // over classes that two clients hold. Where no class has two clients it is 1: W itself.
+// N - P are the degrees of freedom, as each class's mean is estimated from these N. It costs O((N +
+// k) k r).
 func (p *pooled) spread(h *head, along *mat.Dense) float64 {
 	_, r := along.Dims()
 	var diffs []float64
@@ -451,6 +472,7 @@ const grid = 41
 // take no part in h, and the log evidence, in nats, up to a constant of the grid. A value z
 // deviations from the prior's median has the weight exp(pointWeight l - z^2/2), with l the
 // log-likelihood of the points.
+// The weights sum to 1. Values ascend evenly in their logarithm.
 func (p *pooled) calibrate(h *head,
 	o Options) (kappas, weights []float64, evidence float64, err error) {
 	kappas = make([]float64, grid)
@@ -472,6 +494,7 @@ func (p *pooled) calibrate(h *head,
 }
 
 // deviations returns how far from the median of its prior value g of the grid lies.
+// It is -3 at 0 and 3 at grid - 1, in even steps.
 func deviations(g int) float64 { return 3 * (2*float64(g)/(grid-1) - 1) }
 
 // logLikelihood returns the log-likelihood of labelled rows at each value of kappa, over draws of
@@ -480,6 +503,8 @@ func deviations(g int) float64 { return 3 * (2*float64(g)/(grid-1) - 1) }
 //	Tempering rowSpread (x - m0)'W^-1 (x - m0) / (n_c + n0)
 //
 // and the draws of classes are independent.
+// Every kappa has the same draws, so that values differ by kappa alone. A probability counts as
+// 1e-12 at least: one image costs 28 nats at most. It costs O(G n draws C) for G values.
 func (p *pooled) logLikelihood(h *head, rows *mat.Dense, labels []int, kappas []float64,
 	o Options) ([]float64, error) {
 	n := len(labels)
@@ -524,6 +549,7 @@ func (p *pooled) logLikelihood(h *head, rows *mat.Dense, labels []int, kappas []
 
 // quantiles returns one kappa a sample, stratified over its posterior, in an order of the seed's.
 // Sample s has the quantile (s + 1/2)/S before they are shuffled.
+// The last value takes the quantiles that rounding leaves beyond the sum of the weights.
 func quantiles(kappas, weights []float64, o Options) []float64 {
 	out := make([]float64, o.Samples)
 	at, below := 0, 0.0
@@ -542,6 +568,8 @@ func quantiles(kappas, weights []float64, o Options) []float64 {
 
 // draw returns one head for each kappa: class means are drawn in antithetic pairs, as N(m_c,
 // Tempering rowSpread/(n_c + n0) W). Both heads of a pair have the same noise with opposite signs.
+// The last of an odd number of heads has no partner. A context that is done ends the work between
+// two heads.
 func (p *pooled) draw(ctx context.Context, h *head, kappas []float64,
 	o Options) ([]erm.Theta, error) {
 	heads := make([]erm.Theta, len(kappas))
@@ -575,6 +603,9 @@ func (p *pooled) draw(ctx context.Context, h *head, kappas []float64,
 
 // at returns the head of class means m0 + away + sign W e, at a temperature. Its weights are
 // (a + sign e)/T, with e [k, C].
+// Row k holds the intercepts b_c/T, with away_c the shrunk m_c - m0 and
+//
+//	b_c = -away_c'a_c/2 - sign away_c'e_c - m0'(a_c + sign e_c)
 func (p *pooled) at(h *head, e *mat.Dense, sign, temperature float64) erm.Theta {
 	t := erm.Theta{D: p.k + 1, C: p.c, W: make([]float64, (p.k+1)*p.c)}
 	bias := slices.Clone(h.bias)

@@ -132,6 +132,8 @@ type Evaluation struct {
 }
 
 // New starts an evaluation.
+// Thresholds of all scores are computed once; a score that the calibration lacks stays out. The
+// origin of the manifest must be readable, and no image is read.
 func New(c *classify.Classifier) (*Evaluation, error) {
 	e := &Evaluation{c: c, p: metric.Probabilities{C: c.Manifest.C}, within: []float64{},
 		held:  make([]int, c.Manifest.C),
@@ -156,6 +158,7 @@ func New(c *classify.Classifier) (*Evaluation, error) {
 
 // addSet counts the prediction set of an image.
 func (e *Evaluation) addSet(p *classify.Prediction) {
+	// Sizes are counted under every score, though sets are of one: the report compares the scores.
 	for k, t := range e.at {
 		e.sizes[k] += k.Size(p.Scored, p.Probabilities, t)
 	}
@@ -181,6 +184,7 @@ func (e *Evaluation) addSet(p *classify.Prediction) {
 }
 
 // coverage returns the coverage of the prediction sets, and sets that of each class.
+// Intervals are of 95%, each for itself: none is widened for their number.
 func (e *Evaluation) coverage(r *Result) *Sets {
 	sets := r.Origin.Sets
 	out := &Sets{Level: sets.Level, Score: sets.Score, MeanSize: float64(e.size) / float64(e.p.N),
@@ -203,6 +207,7 @@ func (e *Evaluation) coverage(r *Result) *Sets {
 }
 
 // Add adds predictions. Each must have a label.
+// Predictions before one that is in error stay added.
 func (e *Evaluation) Add(ps []classify.Prediction) error {
 	for i := range ps {
 		p := &ps[i]
@@ -222,9 +227,12 @@ func (e *Evaluation) Add(ps []classify.Prediction) error {
 		}
 		e.p.N++
 		e.labels = append(e.labels, p.Label)
+		// Mutual information is H(mean) less the mean of H, so that this is the mean entropy.
 		e.within = append(e.within, float64(p.Entropy-p.MutualInformation))
 		first, _ := p.Top()
 		confidence := float64(p.Probabilities[first])
+		// Encoding a picture costs more than all else here, so that it is left to those that are
+		// kept.
 		example := func() (Example, error) {
 			data, err := picture(p.Pixels, e.c.Fit)
 			return Example{p.Name, e.c.Class(p.Label), e.c.Class(first), confidence,
@@ -293,6 +301,7 @@ func share(some, all int) *float64 {
 
 // RiskAt returns the error rate when the given share of the images is answered, most confident
 // first.
+// It is the first point of the curve of at least that coverage, up to rounding, and else the last.
 func (r *Result) RiskAt(coverage float64) metric.Risk {
 	for _, p := range r.Risk {
 		if p.Coverage >= coverage-1e-9 {
@@ -309,6 +318,7 @@ type Confused struct {
 }
 
 // Confusions returns the most frequent mistakes, at most n kinds.
+// At ties the order is that of true classes, then of called ones.
 func (r *Result) Confusions(n int) []Confused {
 	var out []Confused
 	for y, row := range r.Confusion {
@@ -323,12 +333,15 @@ func (r *Result) Confusions(n int) []Confused {
 }
 
 // keeper keeps the few examples of largest sign x value, the earliest at ties.
+// Values and examples are in one order. A keeper of sign -1 keeps the smallest values.
 type keeper struct {
 	sign   float64
 	values []float64
 	kept   []Example
 }
 
+// offer keeps an example if its value is among the first, and calls for it only then. An error of
+// the example leaves the keeper as it was.
 func (k *keeper) offer(value float64, example func() (Example, error)) error {
 	value *= k.sign
 	// Values descend. One that equals others goes behind these, which came first.
@@ -353,6 +366,8 @@ func (k *keeper) offer(value float64, example func() (Example, error)) error {
 }
 
 // picture returns a PNG of an image as the classifier sees it.
+// Pixels are [H, W, Ch], row by row, and those of one channel are shown grey. It is nil without
+// pixels.
 func picture(pix []uint8, f imagefile.Fit) ([]byte, error) {
 	if pix == nil {
 		return nil, nil

@@ -49,6 +49,7 @@ const maxLog = 256 << 20
 // readLog returns the points of a training log by kind and metric ("train loss"), in the order of
 // its lines. Values that are not drawable are left out. A line is one object of JSON with a kind, a
 // step and numbers. Other fields are passed over.
+// A line beyond 64 KiB, the bound of bufio.Scanner, is an error.
 func readLog(data []byte) (map[string]plotter.XYs, error) {
 	series := map[string]plotter.XYs{}
 	sc := bufio.NewScanner(bytes.NewReader(data))
@@ -96,6 +97,7 @@ func makeRoom(a *plot.Axis, lines int) {
 // DrawLog plots a training log (JSON Lines of [Config].Log) as an SVG file. Values beyond 1e30, and
 // nonzero values below 1e-30, are left out. Panels stand side by side, and one without any metric
 // is left out. The log is untrusted, and at most maxLog bytes are read.
+// The SVG is written once it is whole: an error leaves an older one as it was.
 func DrawLog(log, svg string) error {
 	data, err := regularfile.ReadFile(log, maxLog)
 	if err != nil {

@@ -36,6 +36,9 @@ type EmbeddingConfig struct {
 // the same E (arXiv:2605.18554). theta_MP is the target and carries no gradient. The score,
 // weighted by Score, is added. Metrics: loss, gap (relative), score; in validation those of
 // [TrainPredictor].
+//
+// Both manifests are checked before anything is loaded, and the two models must match each other.
+// With a negative Score no held-out points are drawn.
 func TrainEmbedding(ctx context.Context, m *onnx.Model, c EmbeddingConfig) (*onnx.Model, error) {
 	if c.Corpus == nil || c.Predictor == nil {
 		return nil, fmt.Errorf("training embedding: it needs a corpus and a predictor")
@@ -161,6 +164,8 @@ func (e *embedder) step(ctx context.Context,
 // gap of head i is |a_i - b_i|, Frobenius, of S samples:
 //
 //	loss = sum_i gap_i/S + Score nll,   with gap_i/|b_i| in place of gap_i where Relative
+//
+// The metric gap is the relative one in either case. points are those held out, of the score alone.
 func (e *embedder) loss(heads, targets []erm.Theta,
 	points *point.Set) ([]erm.Theta, train.Metrics) {
 	metrics := train.Metrics{}
@@ -251,6 +256,7 @@ func uploads(out map[string]*onnx.Tensor, f models.Manifest) (*point.Set, error)
 type compresses func(clients []*point.Set) (*point.Set, error)
 
 // compressed returns the compression by a function that runs an embedding.
+// The function may be a trainee's, so that each call is at its parameters of that moment.
 func compressed(run func(map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error),
 	f models.Manifest) compresses {
 	return func(clients []*point.Set) (*point.Set, error) {

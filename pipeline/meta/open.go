@@ -50,6 +50,7 @@ const (
 // OpenAlphas are the concentrations of clients' classes in such tasks; 0: homogeneous.
 var OpenAlphas = []float64{0, 0.1}
 
+// openPoints are the points that a client of a task has, each number as likely as another.
 var openPoints = []int{5, 10, 20, 40}
 
 // openPenalty keeps scalars on which few tasks depend near 0.
@@ -117,6 +118,7 @@ type openTrainee struct {
 }
 
 // State returns the state in double precision, so that a resumed run equals an uninterrupted one.
+// The tensors are copies.
 func (t *openTrainee) State() map[string]*onnx.Tensor {
 	out := map[string]*onnx.Tensor{}
 	for name, v := range t.parts() {
@@ -126,6 +128,7 @@ func (t *openTrainee) State() map[string]*onnx.Tensor {
 }
 
 // SetState restores a state.
+// After an error some of its vectors may be those of the state.
 func (t *openTrainee) SetState(state map[string]*onnx.Tensor) error {
 	for name, v := range t.parts() {
 		s := state[name]
@@ -220,6 +223,7 @@ func (t *openTrainee) split(r *rand.Rand) (*openSplit, error) {
 
 // choose returns the classes of a task. Neighbours are ordered by squared distance plus noise of up
 // to 0.1 times the mean of all distances.
+// There are 5 to 20 of them, as far as the half has as many.
 func (s *openSplit) choose(r *rand.Rand) []int {
 	k := len(s.distance)
 	least := min(openLeast, k)
@@ -359,6 +363,7 @@ func (t *openTrainee) validate(ctx context.Context, _ int) (train.Metrics, error
 
 // UntrainedOpen returns an untrained open predictor of a corpus with at most the given number of
 // coordinates: the corpus's moments and the initial scalars.
+// Coordinates are made of the features alone, and moments of features and labels.
 func UntrainedOpen(corpus *task.Bank, most int) (*open.Predictor, error) {
 	coordinates, err := open.NewCoordinates(corpus.Features, corpus.Dx, most)
 	if err != nil {

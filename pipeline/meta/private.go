@@ -48,6 +48,8 @@ const (
 	privateMostPoints       = 10_000
 )
 
+// privateClients are the numbers of clients of a round, each as likely as another. Few points allow
+// fewer clients.
 var privateClients = []int{5, 10, 20, 40, 100}
 
 // privateWidths are the factors by which the classes of a round are wider than the corpus's when
@@ -63,6 +65,7 @@ const (
 
 // StartPrivate returns the initial parameters of a private predictor: those of a conjugate
 // predictor, and the clipping norm.
+// Tensors are clones, and c1 and c2 start at 0.
 func StartPrivate(corpus *task.Bank,
 	conjugate *onnx.Model) (models.ConjugateConfig, map[string]*onnx.Tensor, error) {
 	c, from, err := models.ConjugateValues(conjugate)
@@ -189,6 +192,7 @@ func (c *PrivateConfig) overWhole(all *task.Bank,
 // leaveOut splits the corpus's classes in halves: corpus and coordinates are then of one half, and
 // rounds, including those of validation, of the other. Learned scalars are then those of classes
 // that the coordinates were not made for. The order of classes is a stream of the seed.
+// It changes Corpus, Conjugate and Validation of c.
 func (c *PrivateConfig) leaveOut() (rounds *task.Bank, err error) {
 	classes := rng.New(c.Seed, "private", "classes").Perm(c.Corpus.C)
 	half := len(classes) / 2
@@ -221,6 +225,7 @@ type privateTrainee struct {
 
 // bank returns a bank's rows in coordinates w. Coordinates do not change in training, so that rows
 // are mapped before it.
+// Labels are shared with the bank given.
 func (t *privateTrainee) bank(b *task.Bank) (*task.Bank, error) {
 	w := moment.Tensor(coordinates(t.values, b))
 	return task.NewBank(w.F32(), t.sizes.K, b.Labels, b.C)
@@ -233,6 +238,7 @@ func (t *privateTrainee) loss() (*onnx.Model, []string, error) {
 }
 
 // now returns the current parameters.
+// Scalars of a running training are clones, and the other tensors are shared.
 func (t *privateTrainee) now() map[string]*onnx.Tensor {
 	out := maps.Clone(t.values)
 	if t.run != nil {
@@ -268,6 +274,9 @@ func (t *privateTrainee) step(ctx context.Context, i int, rate float64) (train.M
 //
 //	sums [T, C, k]   noise [T]   counts [T, S, C]   latent [T, S, C, k]
 //	targets [T, n, k]   target_labels [T, n, C]   batches [T, n, conjugateBatches]
+//
+// A stream gives round, counts, targets and latents in this order. Rounds write to places of their
+// own, so that the result does not depend on threads.
 func (t *privateTrainee) draw(ctx context.Context, bank *task.Bank, tasks int,
 	stream ...any) (map[string]*onnx.Tensor, error) {
 	k, c := t.sizes.K, bank.C
@@ -302,6 +311,8 @@ func (t *privateTrainee) draw(ctx context.Context, bank *task.Bank, tasks int,
 // its norm where clients are protected. A deviation of one step, the smallest there is, stands for
 // rounds without noise. Epsilon is log-uniform, low (high/low)^u for u of [0, 1). Points a client
 // are cut to a tenth until two clients of them fit among all.
+// Before the cut a client has Config.Points in half of the rounds, and ten or a hundred times as
+// many in a quarter each. One half of the rounds protects images, and the other clients.
 func (t *privateTrainee) round(r *rand.Rand, bank *task.Bank, target int,
 	radius float64) (*privacy.Totals, *task.Task, error) {
 	most := min(privateMostPoints, bank.Len()-target)

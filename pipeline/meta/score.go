@@ -22,6 +22,10 @@ const scoreFloor = 1e-9
 // the softmax over heads of the summed log p_s of batch B, the derivative by log p_s(i) is
 //
 //	-q_s(i)/n - weight sum over batches B of i: q_s(B)/(|B| batches)
+//
+// Heads are [dx + 1, C], with the intercepts in the last row. Masses of target are not read. A
+// batch holds places of points. joint is in nats an image: the mean over batches of a batch's nats
+// over its size. The derivatives are in the order of heads, and of the shape of each.
 func score(heads []erm.Theta, target *point.Set, batches [][]int,
 	weight float64) (nll, joint float64, cots []erm.Theta) {
 	d, c, n := target.Dx+1, target.C, target.N
@@ -53,6 +57,7 @@ func score(heads []erm.Theta, target *point.Set, batches [][]int,
 		by[h] = make([]float64, n)
 	}
 	shares := make([]float64, len(heads))
+	// It returns weight times -ln of the mean over heads of the product of p_s over the points.
 	mixture := func(points []int, weight float64) float64 {
 		for h, l := range logs {
 			shares[h] = 0

@@ -61,6 +61,7 @@ func newTrainee(e engine.Engine, m *onnx.Model, o optim.Options, threads int) (*
 
 // oneContext returns m for one context a call, as [contextFeeds] gives it: with that known, two
 // fifths of the gradient's nodes, which find the broadcast axes, are not needed.
+// m is not changed.
 func oneContext(m *onnx.Model) *onnx.Model {
 	one := onnx.Clone(m)
 	for _, in := range one.Graph.Inputs {
@@ -75,6 +76,7 @@ func oneContext(m *onnx.Model) *onnx.Model {
 func (t *trainee) Close() error { return errors.Join(t.forward.Close(), t.Split.Close()) }
 
 // run evaluates the model's outputs at the current parameters.
+// in is not changed: parameters are fed beside a copy of its entries.
 func (t *trainee) run(in map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error) {
 	feeds := maps.Clone(in)
 	maps.Copy(feeds, t.Params())
@@ -93,6 +95,7 @@ func shard(in, cotangents map[string]*onnx.Tensor) map[string]*onnx.Tensor {
 
 // trained returns the model with the current parameters, or with their moving average if one is
 // kept.
+// Its tensors are clones, which further steps do not change.
 func (t *trainee) trained() *onnx.Model {
 	m := onnx.Clone(t.model)
 	state := t.State()
@@ -112,6 +115,7 @@ type frozen struct {
 }
 
 // newFrozen loads a model and its gradient with respect to the inputs wrt. The caller closes them.
+// After an error nothing is open.
 func newFrozen(e engine.Engine, m *onnx.Model, wrt ...string) (*frozen, error) {
 	m = oneContext(m)
 	reverse, err := grad.Build(m, grad.Options{WRT: wrt, Prefix: optim.GradPrefix})

@@ -13,6 +13,8 @@ import (
 
 // UntrainedConjugate returns the conjugate predictor of a corpus's moments ([StartConjugate]), with
 // the variances and the precision of heads that its rows, each left out, bear out.
+// Without any fold that has moments the start stays as it is. It costs the moments of the corpus
+// and of each fold's others.
 func UntrainedConjugate(corpus *task.Bank) (*onnx.Model, error) {
 	values, err := StartConjugate(corpus, 0, 0)
 	if err != nil {
@@ -106,6 +108,7 @@ func leaveOut(corpus *task.Bank, fold, k int) (*leftOut, error) {
 }
 
 // describe takes the class means of rows, and the variances of the values.
+// The mean of a class without rows stays 0.
 func (f *leftOut) describe(values map[string]*onnx.Tensor, rows *task.Bank) {
 	_, k := f.w.Dims()
 	f.mean, f.count = mat.NewDense(rows.C, k, nil), make([]float64, rows.C)
@@ -148,6 +151,7 @@ func variances(folds []*leftOut) (within, between float64) {
 
 // rescale puts w in units in which the variance within classes is I again, and lambda with it:
 // V and m0 become V/sqrt(within) and m0/sqrt(within), and lambda becomes lambda between/within.
+// The values are changed in place.
 func rescale(values map[string]*onnx.Tensor, within, between float64) {
 	for _, name := range []string{models.ConjMap, models.ConjOrigin} {
 		v := values[name].F32()

@@ -143,6 +143,7 @@ type examination struct {
 	pending, most  int       // how many heads products is of, and how many it has room for
 }
 
+// newExamination takes top and sum of b, and has columns of its own.
 func newExamination(c, n int, b *blockSpace) *examination {
 	wide := dense.Padded(n)
 	columns := func() dense.Columns {
@@ -160,6 +161,7 @@ func newExamination(c, n int, b *blockSpace) *examination {
 }
 
 // add adds the answers of the next head.
+// It leaves the head's probabilities in p, until the next call.
 func (e *examination) add(logits dense.Columns) {
 	dense.Softmax(logits, e.p, e.top, e.sum)
 	dense.Blend(logits, e.p, e.mean, e.inner)
@@ -174,6 +176,7 @@ func (e *examination) add(logits dense.Columns) {
 }
 
 // settle moves products to tops.
+// It is called before a product of sums could exceed a float64.
 func (e *examination) settle() {
 	for i, v := range e.products {
 		e.tops[i] += math.Log(v)
@@ -183,6 +186,7 @@ func (e *examination) settle() {
 }
 
 // write writes the answers of the heads so far, to the points from from on.
+// More heads may be added afterwards, for a larger ensemble.
 func (e *examination) write(to *Answers, from int) {
 	e.settle()
 	share := 1 / float64(e.heads)

@@ -27,6 +27,9 @@ func (i Interval) Hi() float64 { return i.Mean + i.Half }
 
 // Estimate returns the mean of x with its level (say 0.95) confidence interval by Student's t with
 // len(x)-1 degrees of freedom. One value has no spread: SD and Half are then 0 and N says so.
+// With t the quantile (1 + level)/2 of that law
+//
+//	Half = t SD/sqrt(N)
 func Estimate(x []float64, level float64) (Interval, error) {
 	if len(x) == 0 {
 		return Interval{}, fmt.Errorf("interval: no values; give at least one")
@@ -48,6 +51,7 @@ func Estimate(x []float64, level float64) (Interval, error) {
 
 // Paired returns the interval of the mean of a[i] - b[i], for two methods run on the same task in
 // repeat i.
+// Pairing takes out the variance that the tasks have in common. The slices are not changed.
 func Paired(a, b []float64, level float64) (Interval, error) {
 	if len(a) != len(b) {
 		return Interval{}, fmt.Errorf("paired interval: %d and %d values; pairs need "+

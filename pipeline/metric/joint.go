@@ -49,6 +49,7 @@ func NewBatches(r *rand.Rand, features []float32, dx, count int) (*Batches, erro
 
 // NearBatches draws only batches of the second kind, from at least Neighbours points: training
 // scores them.
+// A point may be in both halves of a batch, where anchors are near each other.
 func NearBatches(r *rand.Rand, features []float32, dx, count int) [][]int {
 	anchors := make([]int, 2*count)
 	for i := range anchors {
@@ -67,6 +68,7 @@ func NearBatches(r *rand.Rand, features []float32, dx, count int) [][]int {
 }
 
 // choose returns k distinct numbers of 0 to n-1 (Floyd's algorithm).
+// Their order is not uniform, and k is at most n. It costs k draws and O(k^2) comparisons.
 func choose(r *rand.Rand, n, k int) []int {
 	out := make([]int, 0, k)
 	for j := n - k; j < n; j++ {
@@ -176,6 +178,7 @@ func JointNLL(l Likelihood, batches [][]int) float64 {
 }
 
 // product sets out to the product of the points' rows.
+// There is one point at least, and out has a number for each head.
 func (l Likelihood) product(points []int, out []float64) {
 	copy(out, l[points[0]])
 	points = points[1:]

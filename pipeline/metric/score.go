@@ -100,10 +100,12 @@ func Score(p *Probabilities, labels []int) (Scores, error) {
 }
 
 // bin returns the bin of a probability.
+// Bins are open on the left; a probability of 0 is in the first one all the same.
 func bin(p float64) int { return min(max(int(math.Ceil(p*Bins))-1, 0), Bins-1) }
 
 // Mean averages scores, for example over the clients of a local method. ECE is the mean of ECEs
 // (not the ECE of the mean curve); the curve's bins are averaged with their counts.
+// A bin's confidence and accuracy are weighted by its counts.
 func Mean(all []Scores) (Scores, error) {
 	var m Scores
 	if len(all) == 0 {

@@ -30,6 +30,8 @@ type Uncertainty struct {
 }
 
 // ScoreAll is [Score] with [Uncertainty]. batches may be nil.
+// Errors are those of [Score], before any further score is computed. With batches a.Likelihood must
+// be there. It costs O(N log N + N C), and the batches' products.
 func ScoreAll(a *Answers, labels []int, batches *Batches) (Scores, error) {
 	s, err := Score(a.Mean, labels)
 	if err != nil {
@@ -52,6 +54,7 @@ func ScoreAll(a *Answers, labels []int, batches *Batches) (Scores, error) {
 }
 
 // mean averages scores; one that some element lacks is left out.
+// It is nil where any element is nil, and its Joint nil where any element has none.
 func mean(all []*Uncertainty) *Uncertainty {
 	out := &Uncertainty{Joint: &Joint{}}
 	n := float64(len(all))
@@ -81,6 +84,7 @@ func top(p *Probabilities, labels []int, i int) (confidence float64, right bool)
 }
 
 // byConfidence returns the confidences in descending order, and whether each point is right.
+// At ties the order is that of the points, so that it is the same in every run.
 func byConfidence(p *Probabilities, labels []int) (confidence []float64, right []bool) {
 	type answer struct {
 		confidence float64
@@ -116,6 +120,7 @@ func aurc(confidence []float64, right []bool) float64 {
 
 // errorRates returns, of points by descending confidence, the error rate of all that have a point's
 // confidence: figures do not depend on the order of those.
+// A NaN must not come in: it does not equal itself, and would never be passed.
 func errorRates(confidence []float64, right []bool) []float64 {
 	out := make([]float64, len(confidence))
 	for from := 0; from < len(confidence); {
@@ -135,6 +140,8 @@ func errorRates(confidence []float64, right []bool) []float64 {
 // classECE is ECE of all classes' probabilities: with the bins B of the probabilities of class c,
 //
 //	sum_c sum_B |sum_{i in B} (p_ic - 1[y_i = c])| / (C N)
+//
+// Gaps are sums and not means, so that an empty bin counts nothing.
 func classECE(p *Probabilities, labels []int) float64 {
 	gaps := make([]float64, p.C*Bins)
 	for i, y := range labels {
@@ -155,6 +162,7 @@ func classECE(p *Probabilities, labels []int) float64 {
 
 // adaptiveECE is ECE with bins of as many points each, by descending confidence. A bin's gap is the
 // sum of its confidences less the number of its points that are right.
+// Bin b has the points from b N/Bins to (b + 1) N/Bins, so that sizes differ by one at most.
 func adaptiveECE(confidence []float64, right []bool) float64 {
 	n, sum := len(confidence), 0.0
 	errors := errorRates(confidence, right)
@@ -172,6 +180,7 @@ func adaptiveECE(confidence []float64, right []bool) float64 {
 // AUROC returns the area under the ROC curve: the probability that a positive scores above a
 // negative; ties count half. It is the statistic U of Mann and Whitney by the number of pairs, in
 // O(n log n): both sides are sorted and passed once.
+// The slices given are not changed.
 func AUROC(positives, negatives []float64) (float64, error) {
 	if len(positives) == 0 || len(negatives) == 0 {
 		return 0, fmt.Errorf("AUROC: %d positives and %d negatives; want one of each at least",
@@ -196,6 +205,7 @@ func AUROC(positives, negatives []float64) (float64, error) {
 }
 
 // Coverage returns the share of the elements of limit that lie in their interval, low to high.
+// The ends belong to the interval.
 func Coverage(low, high, limit []float64) (float64, error) {
 	if len(low) != len(limit) || len(high) != len(limit) || len(limit) == 0 {
 		return 0, fmt.Errorf("coverage: %d and %d ends of intervals for %d numbers; want "+

@@ -25,6 +25,7 @@ type Heavy struct {
 }
 
 // HeavyRows returns the heavy feature of rows before the map, [n, dx].
+// Numbers behind the last whole row are passed over.
 func HeavyRows(h []float32, dx int) Heavy {
 	sum, squares, n := make([]float64, dx), make([]float64, dx), 0.0
 	for ; len(h) >= dx; h = h[dx:] {
@@ -70,6 +71,7 @@ func HeavyMoments(means *point.Set, w *Within) Heavy {
 
 // heavyOf tells from sums of a row's numbers and of their squares over n images. With x the number
 // and x^2 its share, sd(x)/(1 - |mean x|) is about the spread of the others' share.
+// Shares of a row add up to 1, so that one feature at most has more than half.
 func heavyOf(sum, squares []float64, n float64) Heavy {
 	if len(sum) < heavyWidth {
 		return Heavy{}

@@ -34,6 +34,8 @@ type parted struct {
 }
 
 // newParted returns the products of rows; nil where no class spreads.
+// It costs O((n + c)^2 k), and all that follows is without k. Residuals are about the class means
+// of all rows, and means about the mean of all rows.
 func newParted(rows []float32, k int, labels []int) *parted {
 	held := slices.Clone(labels)
 	slices.Sort(held)
@@ -153,6 +155,7 @@ func addLikelihood(to *Curve, grid *[Temperatures]float64, logits []float64, own
 }
 
 // products returns a b', [n, m], of a, [n, k], and b, [m, k].
+// Sums of BLAS differ between machines, and these do not.
 func products(a, b []float64, k int) []float64 {
 	n, m := len(a)/k, len(b)/k
 	out := make([]float64, n*m)
@@ -165,6 +168,7 @@ func products(a, b []float64, k int) []float64 {
 }
 
 // Dot returns the product of two rows, with the same bits on every machine.
+// Four sums run side by side and are added in a fixed order. b has as many numbers as a, or more.
 func Dot(a, b []float64) float64 {
 	b = b[:len(a)]
 	var s0, s1, s2, s3 float64
@@ -181,6 +185,7 @@ func Dot(a, b []float64) float64 {
 	return (s0 + s1) + (s2 + s3)
 }
 
+// transposed returns a', [m, n], of a, [n, m].
 func transposed(a []float64, n, m int) []float64 {
 	out := make([]float64, n*m)
 	for i := range n {
@@ -191,6 +196,7 @@ func transposed(a []float64, n, m int) []float64 {
 	return out
 }
 
+// trace returns that of a matrix, [n, n].
 func trace(a []float64, n int) (t float64) {
 	for i := range n {
 		t += a[i*n+i]

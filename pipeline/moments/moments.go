@@ -55,6 +55,9 @@ func Compute(rows []float32, k int, labels []int, c int, key string) (*point.Set
 // scatter of those that are not chosen; the chosen ones are its calibration points. nil chooses
 // none. The mean is updated one image at a time. Dof is the number of rows that are kept less that
 // of their classes. It costs n k^2/2 multiplications for a triangle.
+//
+// Means are in the order of classes, those without images left out. Sums are in float64, and
+// rounded once to float32. chosen has an entry for each row.
 func Parted(rows []float32, k int, labels []int, c int,
 	chosen []bool) (*point.Set, *Within, error) {
 	if err := checkRows(rows, k, labels, c); err != nil {
@@ -104,6 +107,7 @@ func Parted(rows []float32, k int, labels []int, c int,
 }
 
 // checkRows returns an error unless there is a label a row, of one of c classes.
+// Numbers that are not finite pass.
 func checkRows(rows []float32, k int, labels []int, c int) error {
 	if k < 1 || len(rows) != len(labels)*k || len(labels) == 0 {
 		return fmt.Errorf("moments: %d numbers for %d labels of rows of %d; "+
@@ -120,6 +124,7 @@ func checkRows(rows []float32, k int, labels []int, c int) error {
 // Calibration marks the rows of a simulated client that are calibration points: [Lowest] of hashes
 // of key and content. A client's own program chooses by a secret (pipeline/client), since who makes
 // the rows could steer a hash of them.
+// The hash is SHA-256 of the key behind its length, and of the row as little-endian float32.
 func Calibration(rows []float32, k int, key string, most int) []bool {
 	sums := make([][sha256.Size]byte, len(rows)/k)
 	b := make([]byte, 4*k)
@@ -137,6 +142,7 @@ func Calibration(rows []float32, k int, key string, most int) []bool {
 
 // Lowest marks those of the lowest sums, as many as asked for and one in five at most, and at least
 // one where there are several. Equal sums are all marked, or none is.
+// So the marks do not depend on the order of images. It costs O(n log n) comparisons.
 func Lowest(sums [][sha256.Size]byte, most int) []bool {
 	n := len(sums)
 	out := make([]bool, n)
@@ -282,6 +288,7 @@ func (w *Within) AddTo(sum []float64) {
 }
 
 // Whole returns the scatter as a symmetric matrix, [K, K].
+// The matrix is new, and both of its triangles are filled.
 func (w *Within) Whole() []float64 {
 	s := make([]float64, w.K*w.K)
 	w.AddTo(s)

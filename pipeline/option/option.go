@@ -75,6 +75,7 @@ var datasetDefaults = map[string]func(assets.DatasetDefaults) string{
 }
 
 // Default returns a struct of settings with their defaults.
+// A default that does not parse panics: it is a fault of the program.
 func Default[T any]() T {
 	var c T
 	for _, s := range List(&c) {
@@ -84,6 +85,7 @@ func Default[T any]() T {
 }
 
 // List returns the settings of the struct that config points to, in the order of its fields.
+// A setting's Value is the field itself, so that setting it changes config.
 func List(config any) []Setting {
 	v := reflect.ValueOf(config).Elem()
 	out := slices.Clone(stated(v.Type()))
@@ -94,6 +96,7 @@ func List(config any) []Setting {
 }
 
 // Keys returns the keys of all settings of a struct.
+// They are in the order of fields.
 func Keys[T any]() []string {
 	var out []string
 	for _, s := range stated(reflect.TypeFor[T]()) {
@@ -103,6 +106,8 @@ func Keys[T any]() []string {
 }
 
 // Check returns the faults of each setting by itself, and those of its groups.
+// All faults are returned, so that a user can mend them at once. Groups are asked where their own
+// settings have faults too.
 func Check(config any) []error {
 	var errs []error
 	for _, s := range List(config) {
@@ -145,6 +150,8 @@ func FillDefaults(config any, dataset string, leave ...string) []string {
 var known sync.Map
 
 // stated returns the settings as the tags describe them, without values.
+// Two goroutines may read the same tags at once, with equal results. The slice is shared: callers
+// copy it before they set values.
 func stated(t reflect.Type) []Setting {
 	if s, ok := known.Load(t); ok {
 		return s.([]Setting)
@@ -154,6 +161,9 @@ func stated(t reflect.Type) []Setting {
 	return s
 }
 
+// settingsOf appends the settings of a struct, and of the structs in it, in order. Lists of an
+// outer struct win over those of a group with the same name. at is the index of t within the whole
+// (reflect.Value.FieldByIndex).
 func settingsOf(t reflect.Type, lists map[string]func() []string, prefix string, at []int,
 	out []Setting) []Setting {
 	if l, ok := reflect.New(t).Interface().(Lister); ok {
@@ -193,6 +203,8 @@ func settingsOf(t reflect.Type, lists map[string]func() []string, prefix string,
 	return out
 }
 
+// alternatives parses the tag allowed. A number alone is a range of one value and a name as well.
+// Bounds of names are NaN, which no number is between.
 func alternatives(tag string, lists map[string]func() []string) []allowed {
 	var out []allowed
 	for _, t := range strings.Split(tag, "|") {
@@ -224,6 +236,7 @@ func number(text string) float64 {
 }
 
 // reset sets the setting to its default.
+// A list is never nil, and its elements in the tag are divided by commas or spaces.
 func (s *Setting) reset() {
 	if s.Value.Kind() != reflect.Slice {
 		set(s.Value, s.init)
@@ -284,6 +297,7 @@ func (s *Setting) Given() bool {
 }
 
 // NamesFile reports whether the value is the path of a file.
+// A text that is one of the setting's names, such as default, is no path.
 func (s *Setting) NamesFile() bool {
 	text, ok := s.Value.Interface().(string)
 	return ok && text != "" && s.TakesFile() && !slices.Contains(s.Choices(), text)
@@ -307,6 +321,7 @@ func (s *Setting) Choices() []string {
 
 // Allowed describes the allowed values of the setting, or of each element: "0 or 1e-06 to 1e+06",
 // "auto, nchw or nhwc"; "" for any.
+// Numbers that stand alone are told as they are in the tag.
 func (s *Setting) Allowed() string {
 	var out []string
 	for _, a := range s.allowed {
@@ -333,6 +348,7 @@ func plain(x float64) string {
 }
 
 // Check returns the violations of the setting's value by itself.
+// A list has one error for each element in fault, and an empty list none.
 func (s *Setting) Check() []error {
 	if s.Value.Kind() != reflect.Slice {
 		return s.checkOne(s.Value)
@@ -344,6 +360,8 @@ func (s *Setting) Check() []error {
 	return errs
 }
 
+// checkOne checks one value. A nil pointer, a setting without the tag allowed and one whose check
+// is "no" hold always. Numbers of any kind are compared as float64.
 func (s *Setting) checkOne(v reflect.Value) []error {
 	if v = reflect.Indirect(v); len(s.allowed) == 0 || !s.checked || !v.IsValid() {
 		return nil

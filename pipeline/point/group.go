@@ -9,6 +9,8 @@ package point
 // Groups are made by halving: the points are split repeatedly at the mean of the feature with the
 // largest variance, until a class has its share of the groups. This takes time proportional to N Dx
 // log(most) and little memory beyond the sets'. The result is deterministic.
+// A class's share is by its number of points, and not by mass. Points of weight 0 are left out
+// where groups are made. Sets are not changed.
 func Group(most int, sets ...*Set) (*Set, error) {
 	n := 0
 	for _, s := range sets {
@@ -45,12 +47,16 @@ type weighted struct {
 	w   float32
 }
 
+// grouping collects the groups in to, one point each.
 type grouping struct {
 	to          *Set
 	sum, square []float64 // of a group's rows by weight: buffers
 }
 
 // split divides points, which it reorders, into groups.
+// A group's point is the mean by weight of its rows, features and label. The variance is E x^2 - (E
+// x)^2 in float64, by feature; labels are never split at. Both halves take a group at least, so
+// that the recursion is at most as deep as there are groups.
 func (g *grouping) split(at []weighted, groups int) {
 	clear(g.sum)
 	clear(g.square)

@@ -29,6 +29,7 @@ func New(n, dx, c int) *Set {
 }
 
 // FromLabelled returns points of weight 1 from feature rows (n x dx, row-major) and class indices.
+// Features are copied. Lengths that do not match and labels beyond 0 to c - 1 are errors.
 func FromLabelled(features []float32, dx int, labels []int, c int) (*Set, error) {
 	n := len(labels)
 	if len(features) != n*dx {
@@ -79,6 +80,7 @@ func Norm(row []float32) float64 {
 }
 
 // Held returns the set without its points of weight 0.
+// Its memory is its own.
 func (s *Set) Held() *Set {
 	out, d := &Set{Dx: s.Dx, C: s.C}, s.stride()
 	for i, w := range s.W {
@@ -94,6 +96,7 @@ func (s *Set) Held() *Set {
 
 // Pool returns the union of sets, in order. It holds class indices where all sets do. Sets that
 // differ in dx or C are an error.
+// Its memory is its own, also for a single set.
 func Pool(sets ...*Set) (*Set, error) {
 	if len(sets) == 0 {
 		return nil, fmt.Errorf("points: nothing to pool; give at least one set")

@@ -15,6 +15,8 @@ import (
 // samples adds an output with the probabilities of each head. f describes the features (class
 // names, preprocessing, extractor), o the sources of the heads. It is an error where there is more
 // than one ensemble, or coordinates without a graph.
+// The manifest's Config holds o as JSON. Where the file computes its heads from latents, shift and
+// coordinates of r are not looked at.
 func (r *Result) Classifier(ctx context.Context, features *onnx.Model, samples bool,
 	f models.Manifest, o models.Origin) (*onnx.Model, error) {
 	if len(r.Ensembles) != 1 {

@@ -33,6 +33,8 @@ type subtracted struct {
 // and the closed form's coordinates leave out an image's own estimate of its effect
 // (open.Predictor.Unshift). Of a client that took part (Input.For) the effect is known: coordinates
 // start from it, and leave out how single images differ along effects.
+// It is computed once for a round. Sums of clients (Input.Rest) show no effects, and rounds whose
+// clients are alike (Input.Alike) have none.
 func (t *FMP) withoutEffects() (*subtracted, error) {
 	return memo.Once(t.memo, "apart", func() (*subtracted, error) {
 		a := &subtracted{conjugate: t.in.Conjugate, open: t.in.Open, means: t.in.ClassMeans,

@@ -32,6 +32,9 @@ type Judgement struct {
 // honestHeads returns FMP's samples, each given the uploads of the clients that are honest in it
 // (package honesty). Where every client is honest in every sample they equal FMP's samples without
 // this model.
+// Clients are judged first, then the temperature is set by those that are trusted, and heads are
+// drawn last. Heads made earlier in parts take the place of the last step. A trusted client has
+// P(honest) of 1/2 at least.
 func (t *FMP) honestHeads(ctx context.Context, f *Form) (*chosen, Ensemble, *Judgement, error) {
 	seen, err := t.judged(ctx, f)
 	if err != nil {
@@ -58,6 +61,8 @@ func (t *FMP) honestHeads(ctx context.Context, f *Form) (*chosen, Ensemble, *Jud
 		}
 		drawn = drawn[from:to]
 		// Samples with the same honest clients are computed together.
+		// Draws of one state share its slice, so that the address of its first entry tells states
+		// apart.
 		same := map[*bool][]int{}
 		for s, z := range drawn {
 			same[&z[0]] = append(same[&z[0]], s)
@@ -65,6 +70,7 @@ func (t *FMP) honestHeads(ctx context.Context, f *Form) (*chosen, Ensemble, *Jud
 		latents, size := t.Latents(f), f.LatentSize()
 		out = make(Ensemble, len(drawn))
 		for _, samples := range same {
+			// All samples of the group have the honest clients of its first one.
 			seen, err := f.pool(&u, func(m int) bool { return drawn[samples[0]][m] })
 			if err != nil {
 				return nil, nil, nil, err
@@ -94,6 +100,8 @@ type judged struct {
 }
 
 // judged judges the clients.
+// States that a part brings along are not inferred again. The masses that count are confirmed once
+// for a round, and kept in its memo.
 func (t *FMP) judged(ctx context.Context, f *Form) (*judged, error) {
 	c, err := t.claims()
 	if err != nil {
@@ -119,6 +127,7 @@ func (t *FMP) judged(ctx context.Context, f *Form) (*judged, error) {
 }
 
 // judge returns the posterior's view of the clients, given the uploads with the masses that count.
+// Masses are [clients, classes]: entry i is of client i/classes. The Judgement shares them.
 func (c *claims) judge(u honesty.Uploads, states *honesty.States, honest []float64) *Judgement {
 	j := &Judgement{Yielded: c.yielded, Honest: honest, Claimed: make([]float64, u.Clients),
 		Counted: make([]float64, u.Clients),
@@ -131,6 +140,7 @@ func (c *claims) judge(u honesty.Uploads, states *honesty.States, honest []float
 }
 
 // share returns the share of a client's mass of a class that counts, at client x classes + class.
+// It is 0 where the client claims no image of the class.
 func (j *Judgement) share(i int) float64 {
 	if j.claimed[i] > 0 {
 		return j.counted[i] / j.claimed[i]

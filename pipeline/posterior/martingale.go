@@ -58,6 +58,7 @@ func (t *Martingale) Uploads(ctx context.Context, uploads []*point.Set, f Fit,
 	if err != nil {
 		return nil, err
 	}
+	// A point is dx features, C shares of classes and a mass, each a float32 of four bytes.
 	return &Result{Ensembles: []Ensemble{e},
 		UploadBytes: 4 * float64(seen.N*(seen.Dx+seen.C+1)) / float64(len(uploads))}, nil
 }
@@ -133,6 +134,7 @@ func (t *Martingale) Posterior(ctx context.Context, key string, seen *point.Set,
 					}
 				}
 				if from > 0 {
+					// Later chunks start from a head of the same posterior, which is near theirs.
 					own[0].Start = &out[0]
 				}
 				solved, err := erm.SolveShared(ctx, shared, own,

@@ -107,6 +107,8 @@ func same(a, b discriminant.Client) bool {
 // lie beside them then in the clients' coordinates, and calibration points are judged by the
 // discriminant of the known moments alone. The known moments stand as one more client while
 // coordinates are made, and are then taken off its claims.
+// The known moments' claims are the last rows of masses and means. Log odds of the clients'
+// calibration points are added to the odds that the rest of an upload gives.
 func judges(clients []discriminant.Client, known *discriminant.Client) (a *MomentsAgainst,
 	u honesty.Uploads, lambda []float64, err error) {
 	a = &MomentsAgainst{}
@@ -139,6 +141,7 @@ func judges(clients []discriminant.Client, known *discriminant.Client) (a *Momen
 }
 
 // withoutCalibration returns a client without its calibration points.
+// The client given is not changed.
 func withoutCalibration(c discriminant.Client) discriminant.Client {
 	w := *c.Within
 	w.Calibration, w.Labels = nil, nil
@@ -173,6 +176,7 @@ func classify(u honesty.Uploads, z []bool) bool {
 
 // unconfirmed returns the number of images up to which a client counts without confirmation, and
 // those that each claims. The limit is the cap of package honesty.
+// Totals are in images, in the order of clients.
 func unconfirmed(clients []discriminant.Client) (limit float64, totals []float64) {
 	for _, c := range clients {
 		totals = append(totals, images(c))
@@ -193,6 +197,7 @@ func capped(clients []discriminant.Client) []discriminant.Client {
 }
 
 // images returns the number of images that a client claims.
+// Calibration points are in no class mean, and are counted beside them.
 func images(c discriminant.Client) float64 { return c.Means.Mass() + float64(len(c.Within.Labels)) }
 
 // MomentsAgainst judges further clients by those of a round of moments, one at a time.
@@ -204,6 +209,7 @@ type MomentsAgainst struct {
 
 // NewMomentsAgainst returns the judgement by clients, beside known moments (MomentsOptions.Known);
 // nil: none.
+// Clients count up to the cap of honesty, without confirmation.
 func NewMomentsAgainst(ctx context.Context, clients []discriminant.Client,
 	known *discriminant.Client, seed uint64, threads int) (*MomentsAgainst, error) {
 	a, u, lambda, err := judges(capped(clients), known)
@@ -216,6 +222,7 @@ func NewMomentsAgainst(ctx context.Context, clients []discriminant.Client,
 
 // Share returns the share of a client's images that counts, 0 for a client that is less likely
 // honest than not. It is safe for concurrent use.
+// Log odds of -Inf, which rule a client out, are not weighed further.
 func (a *MomentsAgainst) Share(c discriminant.Client) (float64, error) {
 	c.Share = a.by.Share([]float64{images(c)})
 	judged, odds := c, 0.0
@@ -239,6 +246,7 @@ func (a *MomentsAgainst) Share(c discriminant.Client) (float64, error) {
 
 // count returns the distinct states among those drawn, the most frequent first. Those of less than
 // minShare of the samples give these to the first. It costs O(samples x states x clients).
+// At ties the order is that of first draws.
 func count(drawn [][]bool) []momentsState {
 	var out []momentsState
 	for _, z := range drawn {

@@ -23,6 +23,7 @@ const DiagnosticLeftOut = "left out"
 // is not open. Shifts are subtracted from class means and calibration points, and leave scatters
 // and curves as they are. Calibration points of all clients become points of the round. A single
 // class in means and points is an error.
+// The clients given are not changed.
 func One(ctx context.Context, clients []discriminant.Client, c *Embedded,
 	o MomentsOptions) (*Result, error) {
 	if err := ctx.Err(); err != nil {

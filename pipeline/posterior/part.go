@@ -24,6 +24,7 @@ type SampleRange struct {
 }
 
 // of returns the part's bounds among n samples.
+// A To beyond n is cut to n, and From is taken as it is.
 func (p *SampleRange) of(n int) (from, to int) {
 	if p.To == 0 {
 		return 0, n
@@ -33,6 +34,7 @@ func (p *SampleRange) of(n int) (from, to int) {
 
 // made returns the heads that were computed earlier in parts, each rows x classes; nil where there
 // are none.
+// They may come from other machines, so that their shapes are checked.
 func (p *SampleRange) made(rows, classes int) (Ensemble, error) {
 	for i, h := range p.Heads {
 		if h.D != rows || h.C != classes || len(h.W) != rows*classes {
@@ -65,6 +67,8 @@ func (t *FMP) Claims() (honesty.Uploads, []float64, error) {
 	return c.uploads, c.lambda, err
 }
 
+// claims computes them once for a round. Copies are found first, then known class means are set,
+// and masses are bounded last.
 func (t *FMP) claims() (claims, error) {
 	return memo.Once(t.memo, "claims", func() (c claims, err error) {
 		f, err := t.Form()
@@ -93,6 +97,7 @@ func (t *FMP) claims() (claims, error) {
 }
 
 // anchor sets the known class means of claims, in the form's coordinates, unless they yield.
+// Without known class means nothing changes. They yield only where Input.Yields allows it.
 func (t *FMP) anchor(f *Form, u *honesty.Uploads, lambda []float64) (yielded bool, err error) {
 	if t.in.Known == nil {
 		return false, nil
@@ -114,6 +119,7 @@ func (t *FMP) anchor(f *Form, u *honesty.Uploads, lambda []float64) (yielded boo
 
 // claimsOf returns class means, as a form reads them, as package honesty weighs them, with masses
 // as claimed.
+// In open form they are projected and whitened first, by the predictor that judges clients.
 func (t *FMP) claimsOf(f *Form,
 	means []*point.Set) (u honesty.Uploads, lambda []float64, err error) {
 	if !f.Open {

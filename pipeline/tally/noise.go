@@ -44,6 +44,8 @@ func (m *Images) Noisy(epsilon, delta float64, random io.Reader) (*Report, error
 				c[i] = noisy(c[i])
 			}
 		}
+		// Cells 0 and 1 are of wrong images, 2 and 3 of right ones; the set holds the class in 1
+		// and 3.
 		right, held := c[2]+c[3], c[1]+c[3]
 		g := Group{Classes: []int{class}, N: c[0] + c[1] + right, Right: &right}
 		if m.Level != 0 {

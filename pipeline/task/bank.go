@@ -94,6 +94,7 @@ func (b *Bank) Among(classes []int) *Bank {
 
 // Subset returns a bank of the given rows, in that order, with the same classes. It copies the
 // features.
+// A row may be given twice. Rows outside the bank panic.
 func (b *Bank) Subset(rows []int) (*Bank, error) {
 	features, labels := make([]float32, 0, len(rows)*b.Dx), make([]int, len(rows))
 	for i, row := range rows {
@@ -104,6 +105,7 @@ func (b *Bank) Subset(rows []int) (*Bank, error) {
 
 // Without returns a bank without the given rows; nil where less than half of the rows, or fewer
 // than two of a class, are left.
+// The classes stay as they are, which is why each must keep two rows.
 func (b *Bank) Without(rows []int) (*Bank, error) {
 	gone, held := make([]bool, b.Len()), make([]int, b.C)
 	for _, i := range rows {
@@ -130,6 +132,7 @@ func (b *Bank) Row(i int) []float32 { return b.Features[i*b.Dx : (i+1)*b.Dx] }
 
 // Points returns the given rows as points of weight 1, with class c renamed names[c]; nil names
 // keep the labels.
+// Features are copied.
 func (b *Bank) Points(rows, names []int) *point.Set {
 	s := point.New(len(rows), b.Dx, b.C)
 	for i, r := range rows {

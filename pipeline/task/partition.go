@@ -47,6 +47,8 @@ type drawer struct {
 }
 
 // drawer checks that a bank has enough rows for m clients of n points each, and extra ones.
+// The division by n keeps the product of hostile numbers from overflowing. The bank's own lists of
+// rows are copied, as rows are taken from them.
 func (b *Bank) drawer(r *rand.Rand, m, n int, alpha float64, extra int) (*drawer, error) {
 	if m < 1 || n < 1 || extra < 0 || alpha < 0 || math.IsNaN(alpha) || math.IsInf(alpha, 0) {
 		return nil, fmt.Errorf("partition: %d clients of %d points, alpha %g, %d held out; "+
@@ -74,6 +76,8 @@ func (b *Bank) drawer(r *rand.Rand, m, n int, alpha float64, extra int) (*drawer
 }
 
 // clients draws the rows of m clients.
+// A client's proportions and rows are drawn before the next one's, so that the first clients of a
+// stream do not depend on m.
 func (d *drawer) clients(m, n int, alpha float64) [][]int {
 	out := make([][]int, m)
 	for k := range out {
@@ -144,6 +148,7 @@ func (b *Bank) draw(r *rand.Rand, m, n int, alpha float64,
 
 // proportions fills p with the uniform distribution (alpha 0) or with a draw from Dirichlet(alpha).
 // Gamma variates of small shape underflow, so they are kept as logarithms: G(a) = G(a+1)·U^(1/a).
+// U is taken from (0, 1], whose logarithm is finite.
 func proportions(r *rand.Rand, alpha float64, p []float64) {
 	if alpha == 0 {
 		for i := range p {

@@ -44,6 +44,7 @@ func run(dir, path string) error {
 
 // plane fills the first three panels: principal components of the features.
 func plane(plots []*panels.Panel, d *experiment.Detail) {
+	// lo and hi bound all sets, so that the panels share their axes.
 	lo, hi := [2]float64{math.Inf(1), math.Inf(1)}, [2]float64{math.Inf(-1), math.Inf(-1)}
 	for _, s := range d.View.Sets {
 		for _, q := range s {
@@ -85,6 +86,7 @@ func spread(e *experiment.Example, classes []string) *panels.Panel {
 		names = append(names, classes[c])
 		var points plotter.XYs
 		for i, s := range e.Samples {
+			// Heads are spread over half a unit around their class, in their order.
 			points = append(points, plotter.XY{
 				X: float64(k) + 0.5*(float64(i)/float64(len(e.Samples))-0.5), Y: s[k]})
 		}

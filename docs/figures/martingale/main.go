@@ -102,6 +102,7 @@ func observe() (*point.Set, error) {
 	var labels []int
 	for i := range n {
 		y := i % 2
+		// side is -1 of the first class and 1 of the second.
 		side := 2*float64(y) - 1
 		features = append(features, float32(1.1*side+0.75*r.NormFloat64()),
 			float32(0.5*side+0.75*r.NormFloat64()))
@@ -139,6 +140,7 @@ func dots(p *panels.Panel, set *point.Set, radius float64, alpha uint8) {
 		var at plotter.XYs
 		for i := range set.N {
 			row := set.Row(i)
+			// Numbers 2 and 3 of a row belong to the two classes; the larger tells the point's.
 			if (row[3] > row[2]) == (c == 1) {
 				at = append(at, plotter.XY{X: float64(row[0]), Y: float64(row[1])})
 			}
@@ -159,7 +161,8 @@ func faded(c color.RGBA, alpha uint8) color.RGBA {
 
 // boundary draws the line where both classes are equally likely.
 func boundary(p *panels.Panel, t erm.Theta, width float64, alpha uint8) {
-	// w0 x + w1 y + b = 0 with the differences of the two classes' weights.
+	// w0 x + w1 y + b = 0 with the differences of the two classes' weights. Rows 0 and 1 of a head
+	// are those of the features, and row 2 is the intercept.
 	w := [3]float64{}
 	for j := range w {
 		w[j] = t.Row(j)[1] - t.Row(j)[0]
@@ -238,6 +241,7 @@ func levels(p *panels.Panel, heads []erm.Theta) {
 // plane is a panel without numbers at its axes.
 func plane(title string) *panels.Panel {
 	p := panels.New(title)
+	// The room above the plane is for the labels of [levels].
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = -extent, extent, -extent, extent*1.12
 	p.X.Tick.Marker, p.Y.Tick.Marker = plot.ConstantTicks{}, plot.ConstantTicks{}
 	return p

@@ -44,6 +44,8 @@ func panel(title string, rows []martingale.Row) *panels.Panel {
 		var at plotter.XYs
 		var half []float64
 		var square float64
+		// With e_j the standard error of batch j's drift, the bar of step k is ± 1.96 √(e_1² + ...
+		// + e_k²).
 		for _, s := range row.Steps {
 			square += s.DriftError * s.DriftError
 			at = append(at, plotter.XY{X: s.Drawn, Y: s.Probability - row.Steps[0].Probability})
@@ -56,6 +58,7 @@ func panel(title string, rows []martingale.Row) *panels.Panel {
 		panels.Style(8, color.Black)
 	p.Legend.Top = true
 	p.Small()
+	// All panels have one scale, so that they can be compared.
 	p.Y.Min, p.Y.Max = -0.035, 0.08
 	return p
 }

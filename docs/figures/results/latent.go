@@ -146,6 +146,7 @@ func forest(title string, lines []line) *panels.Panel {
 	p.Y.Tick.Marker = plot.ConstantTicks(ticks)
 	p.Y.Min, p.Y.Max = float64(-len(lines))-0.4, 0.5
 	p.X.Min = math.Min(p.X.Min, 0)
+	// The dashed line at 0 is where the latent makes no difference.
 	p.Line(color.Gray{120}, 1, plotter.XY{Y: p.Y.Min},
 		plotter.XY{Y: p.Y.Max}).Dashes = []vg.Length{2, 2}
 	p.Small()

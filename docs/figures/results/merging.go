@@ -30,6 +30,7 @@ func merging(table, path string) error {
 		title, label string
 	}{{1, "1. adding up", "processor seconds"}, {5, "2. memory", "MiB"}, {3, "3. part", "MB"}} {
 		var at plotter.XYs
+		// The first row names the columns.
 		for _, row := range rows[1:] {
 			x, err := strconv.ParseFloat(row[0], 64)
 			if err != nil {

@@ -169,6 +169,7 @@ func overHTTP(url string, pixels []uint8) ([]way, error) {
 	if err != nil {
 		return nil, err
 	}
+	// With binary tensors the pixels follow this head, which says how many bytes they have.
 	delete(input, "data")
 	input["parameters"] = map[string]int{"binary_data_size": len(pixels)}
 	head, err := json.Marshal(map[string]any{"inputs": []any{input},
@@ -184,8 +185,10 @@ func overHTTP(url string, pixels []uint8) ([]way, error) {
 	}
 	// A zero says that the message is not compressed, and four bytes how long it is.
 	call = append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(call))), call...) // a frame
+	// 64 connections are kept: one for each request of the largest concurrency.
 	one := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
 	two := &http.Transport{Protocols: new(http.Protocols)}
+	// gRPC runs on HTTP/2, here without TLS.
 	two.Protocols.SetUnencryptedHTTP2(true)
 	const infer = "/v2/models/classifier/infer"
 	return []way{
@@ -207,6 +210,7 @@ func measure(w way, n int) (m measured, err error) {
 		var group errgroup.Group
 		for range n {
 			group.Go(func() error {
+				// A request that begins within the turn is counted, whenever it ends.
 				for time.Since(start) < turn {
 					begun := time.Now()
 					if err := w.ask(); err != nil {

@@ -61,6 +61,7 @@ func measure(ctx context.Context, peers, only string) error {
 			for _, d := range []int{65, 513, 2049} {
 				for _, c := range []int{2, 10, 100, 1000} {
 					s := bench.FitSize{N: n, D: d, C: c}
+					// A fit has two points a class or more.
 					if c > n/2 || float64(n)*float64(d)*float64(c) > most || only != "" &&
 						only != s.String() {
 						continue
@@ -84,6 +85,7 @@ func cell(ctx context.Context, peers bench.Peers, s bench.FitSize, stretched boo
 	defer end()
 	least := map[string]float64{"fmp": math.Inf(1)}
 	again := func(name string, c bench.Contender) error {
+		// The least of up to five runs counts, since other programs only add time.
 		var spent time.Duration
 		for run := 0; run < 5 && spent < budget; run++ {
 			took, err := c.Once()
@@ -111,6 +113,7 @@ func cell(ctx context.Context, peers bench.Peers, s bench.FitSize, stretched boo
 		if c.Once == nil {
 			return fmt.Errorf("%s is not at hand in %s", how, peers)
 		}
+		// fmp runs again beside each of the others, so that a slower machine slows both.
 		if err := errors.Join(again(how, c), c.Close(), again("fmp", ours)); err != nil {
 			return err
 		}
@@ -120,6 +123,7 @@ func cell(ctx context.Context, peers bench.Peers, s bench.FitSize, stretched boo
 		kind = "strong"
 	}
 	fmt.Printf("%d %d %d %s", s.N, s.D, s.C, kind)
+	// A contender that was left out is printed as 0.
 	for _, how := range []string{"fmp", "lbfgs", "newton-cg", "scipy"} {
 		fmt.Printf(" %.3g", 1e3*least[how])
 	}

@@ -54,7 +54,7 @@ func Style(size float64, c color.Color) text.Style {
 // Panel is one plot of a figure.
 type Panel struct{ report.Drawing }
 
-// Labels adds words.
+// Labels adds words. An error stays with the panel, and [SaveSized] returns it.
 func (p *Panel) Labels(at plotter.XYs, words []string) *plotter.Labels {
 	l, err := plotter.NewLabels(plotter.XYLabels{XYs: at, Labels: words})
 	if p.Failed(err) {
@@ -90,7 +90,8 @@ func Save(path string, plots ...*Panel) error {
 	return SaveSized(path, 2.2*vg.Inch, 2.4*vg.Inch, plots...)
 }
 
-// SaveSized is Save with plots of a width and height.
+// SaveSized is Save with plots of a width and height. Nothing is written where one of the plots
+// failed.
 func SaveSized(path string, side, height vg.Length, plots ...*Panel) error {
 	c, err := draw.NewFormattedCanvas(side*vg.Length(len(plots)), height,
 		strings.TrimPrefix(filepath.Ext(path), "."))

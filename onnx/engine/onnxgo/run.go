@@ -105,6 +105,7 @@ func (g *Graph) compile(feeds map[string]*onnx.Tensor) error {
 		if err == nil {
 			return nil
 		}
+		// The error of the likeliest version is reported, and not that of the last.
 		first = cmp.Or(first, err)
 	}
 	var refused *pure.UnsupportedError
@@ -124,6 +125,7 @@ func (g *Graph) model(feeds map[string]*onnx.Tensor, opset int64) (*onnx.Model, 
 		case v.made && (v.declared != onnx.Undefined || !v.read):
 			m.Graph.Outputs = append(m.Graph.Outputs, onnx.ValueInfo{Name: v.name,
 				DType: v.declared})
+		// A value that is made and read within the graph is neither an input nor an output.
 		case v.made:
 		case t != nil:
 			in := onnx.ValueInfo{Name: v.name, DType: t.DType, Shape: []onnx.Dim{}}
@@ -228,7 +230,8 @@ func toONNX(t tensor.Tensor) (*onnx.Tensor, error) {
 
 // converted returns numbers in the element type that the model declares. onnx-go's programs, its
 // tests among them, often give float32 where a model wants integers; a number that the type does
-// not hold is an error. A number is held where it comes back the same from the type. A NaN is one in every type of floats.
+// not hold is an error. A number is held where it comes back the same from the type.
+// A NaN is one in every type of floats.
 func converted(t *onnx.Tensor, to onnx.DType) (*onnx.Tensor, error) {
 	out, err := onnx.Zeros(to, t.Shape...)
 	if err != nil {

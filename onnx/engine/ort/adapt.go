@@ -63,6 +63,7 @@ func adapt(m *onnx.Model) (*adapted, error) {
 func (a *adapted) adaptInputs() {
 	g := a.model.Graph
 	for i, v := range g.Inputs {
+		// Before operator set 5 Reshape has no shape as an input, by which a row becomes a scalar.
 		if noScalar(v) && a.model.Opset() >= 5 {
 			row, scalar := pass.Unique(a.taken, v.Name+"/row"),
 				pass.Unique(a.taken, v.Name+"/scalar")
@@ -106,6 +107,7 @@ func (a *adapted) adaptOutput(v onnx.ValueInfo, input bool) {
 		v.Name = copied
 	}
 	carried := carrier(v.DType)
+	// Before operator set 5 there is no Reshape by an input, and the output is fetched as it is.
 	if len(v.Shape) > 0 && carried == v.DType || a.model.Opset() < 5 {
 		o.at = a.fetch(v)
 		a.plan = append(a.plan, o)

@@ -53,6 +53,7 @@ var libraryFiles = map[string][]libraryFile{
 			"908ce63e73f375e90daabe24c52486b42392c19df3d63973a26f871cfeab5453"}},
 }
 
+// The bound is against an archive that unpacks without end.
 // maxLibraryBytes bounds the unpacked bytes; the largest library today has 39 MB.
 const maxLibraryBytes = 256 << 20
 
@@ -116,7 +117,8 @@ func fetch(ctx context.Context, dir string, files []libraryFile,
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return path, err
 	}
-	// Beside the cache folder, so that files can be renamed into it.
+	// Beside the cache folder, so that files can be renamed into it. Folders that a killed run left
+	// are removed once they are an hour old.
 	if err := atomicfile.RemoveStale(filepath.Dir(dir), ".fetch-", time.Hour); err != nil {
 		return path, err
 	}
@@ -126,11 +128,13 @@ func fetch(ctx context.Context, dir string, files []libraryFile,
 	}
 	defer os.RemoveAll(tmp)
 	say("fetching the ONNX Runtime " + PinnedVersion + " with npm (100 MB, once)")
+	// npm pack brings the archive alone. npm install would run scripts and bring dependencies.
 	cmd := exec.CommandContext(ctx, npm, "pack", npmPackage, "--silent", "--pack-destination", ".")
 	cmd.Dir = tmp
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	if err := cmd.Run(); err != nil {
+		// A process that the context killed is reported as the context's error.
 		if ctx.Err() != nil {
 			return path, ctx.Err()
 		}
@@ -247,6 +251,7 @@ func unpack(ctx context.Context, archive, dir string, files []libraryFile) error
 		if h.Size > maxLibraryBytes {
 			return fmt.Errorf("%s has %d bytes; allowed are %d", h.Name, h.Size, maxLibraryBytes)
 		}
+		// The file's name comes from the table above, since paths of an archive may be hostile.
 		sum, err := write(filepath.Join(dir, f.name), io.LimitReader(r, maxLibraryBytes))
 		if err != nil {
 			return err
@@ -284,6 +289,7 @@ func write(path string, r io.Reader) (sum string, err error) {
 	return hex.EncodeToString(h.Sum(nil)), f.Sync()
 }
 
+// tail keeps the last n bytes of a text, which may begin within a character.
 func tail(s string, n int) string {
 	s = strings.TrimSpace(s)
 	if len(s) > n {

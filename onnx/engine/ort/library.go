@@ -50,6 +50,7 @@ func FindLibrary(setting string) (path string, tried []string, err error) {
 		}
 		return setting, tried, nil
 	}
+	// A release has the library beside its program, in the version that it is made for.
 	if p := besideProgram(); p != "" {
 		return p, append(tried, p), nil
 	}
@@ -150,6 +151,7 @@ func systemDirs() []string {
 			dirs = append(dirs, "/usr/local/lib/"+m, "/usr/lib/"+m)
 		}
 	}
+	// A folder is looked at once, at its first place. Empty names, as of "a::b", are dropped.
 	seen := map[string]bool{"": true}
 	var out []string
 	for _, d := range dirs {
@@ -196,11 +198,14 @@ func ldSoConf(path string, depth int) []string {
 	return dirs
 }
 
+// isFile follows links, since a library's usual name is one.
 func isFile(path string) bool {
 	st, err := os.Stat(path)
 	return err == nil && !st.IsDir()
 }
 
+// versionPattern finds the version at the end of a name such as libonnxruntime.so.1.27.0 or
+// libonnxruntime.1.27.0.dylib.
 var versionPattern = regexp.MustCompile(`(\d+\.\d+(?:\.\d+)?)(?:\.dylib)?$`)
 
 // fileVersion reads the version out of the name of the file that path leads to, as libraries carry
@@ -223,6 +228,7 @@ func fileVersion(path string) (string, bool) {
 func older(a, b string) bool {
 	x, y := strings.Split(a, "."), strings.Split(b, ".")
 	for i := 0; i < len(x) && i < len(y); i++ {
+		// A part that is no number counts as 0.
 		m, _ := strconv.Atoi(x[i])
 		n, _ := strconv.Atoi(y[i])
 		if m != n {

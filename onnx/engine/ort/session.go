@@ -170,6 +170,7 @@ func describe(m *onnx.Model) (*onnx.Model, error) {
 	for i := range g.Outputs {
 		v := &g.Outputs[i]
 		if v.Shape != nil && v.DType != onnx.Undefined {
+			// A declaration that is whole goes before the runtime's.
 			continue
 		}
 		for _, o := range outs {
@@ -198,10 +199,10 @@ func described(vs []onnx.ValueInfo) bool {
 		func(v onnx.ValueInfo) bool { return v.DType == onnx.Undefined || v.Shape == nil })
 }
 
-// Inputs returns the model's inputs.
+// Inputs returns the model's inputs. The list is the session's own, and callers read it only.
 func (s *session) Inputs() []onnx.ValueInfo { return s.inputs }
 
-// Outputs returns the model's outputs.
+// Outputs returns the model's outputs. The list is made anew by each call.
 func (s *session) Outputs() []onnx.ValueInfo {
 	out := make([]onnx.ValueInfo, len(s.outputs))
 	for i, o := range s.outputs {
@@ -210,7 +211,8 @@ func (s *session) Outputs() []onnx.ValueInfo {
 	return out
 }
 
-// Close frees the session, after the runs under way have ended.
+// Close frees the session, after the runs under way have ended. It may be called twice; a run
+// afterwards is an error.
 func (s *session) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -429,6 +431,7 @@ var place = regexp.MustCompile(
 
 func (e *plainError) Error() string {
 	s := e.err.Error()
+	// These are onnxruntime_go's words, of which one error may have several.
 	for _, p := range []string{"Error running network: ", "Error creating C session: ",
 		"Error loading temporary session: ",
 		"Error creating temporary session: "} {

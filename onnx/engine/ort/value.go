@@ -39,6 +39,8 @@ func (v *value) wraps(p unsafe.Pointer, t *onnx.Tensor) bool {
 
 // pool keeps, for every input and output by name, the last few tensors of the ONNX Runtime, so that
 // calls that come back with the same Go memory (or swap two of them) find theirs ready.
+// mu guards all fields, and refs and used of the tensors kept. clock counts calls of get, and so
+// orders tensors by their last use.
 type pool struct {
 	mu    sync.Mutex
 	clock uint64
@@ -50,7 +52,8 @@ type pool struct {
 const keep = 2
 
 // get finds or makes the tensor over t; put gives it back. The lock is not held while a tensor is
-// made. Two runs may thus wrap the same memory; put lets the older go.
+// made. Two runs may thus wrap the same memory; put lets the older go. It may be called from
+// several goroutines.
 func (p *pool) get(name string, t *onnx.Tensor) (*value, error) {
 	ptr := firstElement(t)
 	p.mu.Lock()
@@ -134,6 +137,7 @@ func firstElement(t *onnx.Tensor) unsafe.Pointer {
 // wrap makes a tensor of the ONNX Runtime from t. t has been checked. Of no elements nothing is
 // pinned, and the tensor is not kept. On an error nothing stays pinned.
 func wrap(t *onnx.Tensor, ptr unsafe.Pointer) (*value, error) {
+	// The shape is copied, since the tensor may be kept beyond the call.
 	v := &value{data: ptr, n: t.Len(), dtype: t.DType, shape: append([]int{}, t.Shape...)}
 	if v.n == 0 {
 		v.data = nil

@@ -385,6 +385,8 @@ func (p *planner) addend(n *onnx.Node, value string) int {
 // is x / (1 + e^-x), SiLU or Swish (Ramachandran et al. 2017, arXiv:1710.05941), as exporters write
 // it.
 func (p *planner) swish(value string) (curve, product *onnx.Node) {
+	// The two readers are the sigmoid and the product, in either order; nil is an output of the
+	// graph.
 	both := p.readers[value]
 	if len(both) != 2 || both[0] == nil || both[1] == nil {
 		return nil, nil
@@ -433,6 +435,7 @@ func (p *planner) finish() error {
 				v.DType, p.types[k])
 		}
 		if v.DType == onnx.Undefined {
+			// The list may be the graph's own, and is copied before it is written to.
 			pl.outputs = append([]onnx.ValueInfo{}, pl.outputs...)
 			pl.outputs[i].DType = p.types[k]
 		}
@@ -525,6 +528,7 @@ func (c *compiler) spell(n *onnx.Node, opset int, find scope,
 			return dims
 		},
 		Fresh: func(base string) string {
+			// Names are tried in the order base, base_1, base_2.
 			name := base
 			for i := 1; ; i++ {
 				if _, _, taken := find(name); !taken && !produced[name] {

@@ -147,6 +147,7 @@ type buffer struct {
 	refs int
 }
 
+// Inputs and Outputs are the plan's own lists: callers read them only.
 func (s *session) Inputs() []onnx.ValueInfo  { return s.plan.inputs }
 func (s *session) Outputs() []onnx.ValueInfo { return s.plan.outputs }
 
@@ -182,6 +183,7 @@ func (s *session) Run(ctx context.Context, feeds, fetch map[string]*onnx.Tensor)
 		}
 	}
 	p := s.plan
+	// The context is asked before each step, so that a run ends within one node at the latest.
 	s.env.Stopped = func() error { return engine.Stopped(ctx) }
 	defer s.drop()
 	in := make([]*onnx.Tensor, len(p.inputs))

@@ -18,6 +18,7 @@ type Unsupported struct {
 	Wrong bool
 }
 
+// String gives the reason alone where a model is refused as a whole.
 func (u Unsupported) String() string {
 	op := u.Op
 	if u.Domain != "" {

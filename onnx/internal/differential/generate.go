@@ -234,6 +234,7 @@ func (g *generator) tensor(d onnx.DType, shape ...int) *onnx.Tensor {
 			} else if d == onnx.Float16 {
 				v[i] = onnx.Float32ToFloat16(float32(float()))
 			} else {
+				// As bfloat16 k / 2 is exact: it is the upper half of the float32.
 				v[i] = uint16(math.Float32bits(float32(k)/2) >> 16)
 			}
 		case []uint32:
@@ -298,7 +299,7 @@ func (g *generator) broadcastable(s []int) []int {
 	return out
 }
 
-// axis draws one of rank axes, counted from either end.
+// axis draws one of rank axes, counted from either end. Of a scalar it is 0.
 func (g *generator) axis(rank int) int {
 	if rank == 0 {
 		return 0

@@ -12,7 +12,8 @@ import (
 )
 
 // disagreement is a class of them: the check, the operator ("" for any) of the node that the detail
-// names, or else of the last, words of the detail, and other marks of the case.
+// names, or else of the last, words of the detail, and other marks of the case. The check is engine,
+// fold, upgrade or gradient. Where when is nil every case counts; its node is the one to blame.
 type disagreement struct {
 	check, op, says, why string
 	when                 func(c *Case, n *onnx.Node) bool
@@ -171,7 +172,9 @@ func overflows(c *Case, n *onnx.Node) bool {
 		}
 		return m
 	}
+	// W is [dirs, gates · hidden, features], and R [dirs, gates · hidden, hidden].
 	features, hidden := float64(c.value(n.Input(1)).Shape[2]), float64(c.value(n.Input(2)).Shape[2])
+	// The comparison is turned round, so that a NaN counts as an overflow.
 	return n.Input(7) != "" || // peepholes: states of which the last alone is known
 		!(features*largest(n.Input(0))*largest(n.Input(1))+hidden*max(largest(n.Outputs[0]),
 			largest(n.Input(5)))*largest(n.Input(2))+2*largest(n.Input(3)) <= 88)
@@ -191,6 +194,7 @@ func beyond(c *Case, n *onnx.Node) bool {
 		return false
 	}
 	for i, in := range size {
+		// A window that lies within the padded axis begins at most `room` elements in.
 		room := in + w.Pads[i] + w.Pads[len(size)+i] - w.Extent(i)
 		last := (room + w.Strides[i] - 1) / w.Strides[i] * w.Strides[i]
 		if last > room && last >= in+w.Pads[i] {
@@ -207,6 +211,7 @@ func backward(c *Case, n *onnx.Node) bool {
 		return false
 	}
 	for i := range steps.Len() {
+		// The recipe of Slice draws no larger integer than MaxInt32.
 		if steps.At(i) < 0 && ends.At(i) >= math.MaxInt32 {
 			return true
 		}
@@ -216,6 +221,7 @@ func backward(c *Case, n *onnx.Node) bool {
 
 // unsigned says that a cast goes to an unsigned type.
 func unsigned(c *Case, n *onnx.Node) bool {
+	// Cast has its type in an attribute, and CastLike in input 1.
 	a, ok := n.Attr("to")
 	d := onnx.DTypeOf(a.Int)
 	if !ok {

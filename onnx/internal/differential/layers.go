@@ -97,6 +97,7 @@ var products = map[string]recipe{
 		m, k, n := 1+g.IntN(4), 1+g.IntN(4), 1+g.IntN(4)
 		batch := g.shape(0, 2)
 		a, b := append(slices.Clone(batch), m, k), append(g.broadcastable(batch), k, n)
+		// A vector on the left is drawn without a stack, and one on the right with any.
 		if len(batch) == 0 && g.IntN(4) == 0 {
 			a = []int{k}
 		} else if g.IntN(6) == 0 {
@@ -118,6 +119,7 @@ var products = map[string]recipe{
 			onnx.FloatAttr("beta", float32(g.IntN(3)))), onnx.IntAttr("transA", ta),
 			onnx.IntAttr("transB", tb))
 		in := tensors{g.tensor(d, a...), g.tensor(d, b...), g.tensor(d, g.broadcastable([]int{m, n})...)}
+		// C may be left out from operator set 11 on.
 		if g.opset >= 11 && g.IntN(3) == 0 {
 			in = in[:2]
 		}

@@ -69,6 +69,7 @@ var movement = map[string]recipe{
 	"Concat": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		s := g.shape(1, 4)
 		a := g.axis(len(s))
+		// Negative axes came in operator set 11.
 		if g.opset < 11 {
 			a = (a + len(s)) % len(s)
 		}
@@ -83,6 +84,7 @@ var movement = map[string]recipe{
 	"Split": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		s := g.shape(1, 4)
 		a := g.axis(len(s))
+		// Negative axes came in operator set 11.
 		if g.opset < 11 {
 			a = (a + len(s)) % len(s)
 		}
@@ -339,6 +341,7 @@ var indexing = map[string]recipe{
 	"OneHot": func(g *generator, _ onnx.DType) (tensors, []onnx.Attr, int) {
 		s := g.shape(1, 2)
 		depth := 1 + g.IntN(4)
+		// The axis is one of the result's, which has one more than the indices.
 		a := g.IntN(2*len(s)+2) - len(s) - 1
 		return tensors{g.index(-depth-1, depth+1, s...), onnx.Scalar(int64(depth)),
 				g.tensor(pick(g, onnx.Float32, onnx.Int64), 2)},

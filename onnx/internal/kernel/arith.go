@@ -154,6 +154,7 @@ func newMul(s *Spec) (Kernel, error) {
 // in which the smaller operand is longer than 1.
 func scaled32(next Kernel) Kernel {
 	return func(c *Call) error {
+		// from is the place of the larger operand, whose rows are scaled.
 		from := 0
 		if c.In[0].Len() < c.In[1].Len() {
 			from = 1
@@ -163,6 +164,7 @@ func scaled32(next Kernel) Kernel {
 		for axes > 0 && by.Shape[axes-1] == 1 {
 			axes--
 		}
+		// scaleRows of nothing tells whether the processor has it.
 		if rows < 2 || len(x.Shape) != len(by.Shape) || x.Len() == rows ||
 			!slices.Equal(x.Shape[:axes], by.Shape[:axes]) ||
 			!scaleRows(nil, nil, nil) {

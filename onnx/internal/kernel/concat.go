@@ -14,6 +14,7 @@ func init() {
 }
 
 // newConcat: from operator set 4 on a node must give the axis. All inputs have the first's rank.
+// The axis is resolved at the call, as a negative one counts from the rank.
 func newConcat(s *Spec) (Kernel, error) {
 	if s.Opset >= 4 && !s.hasAttr("axis") {
 		return nil, fmt.Errorf("axis is missing")
@@ -39,7 +40,8 @@ func newConcat(s *Spec) (Kernel, error) {
 			shape[ax] += t.Shape[ax]
 		}
 		out := try.Get(c.New(0, c.In[0].DType, shape))
-		// For each position of the axes before, one input after another is a single run.
+		// For each position of the axes before, one input after another is a single run. Input t
+		// begins at element `at` of each run of shape[ax] · inner in the output.
 		outer, inner, move := product(shape[:ax]), product(shape[ax+1:]), movesOf(out.Data)
 		at := 0
 		for _, t := range c.In {

@@ -22,7 +22,8 @@ func newCumulative(s *Spec) (Kernel, error) {
 
 // cumulative takes one pass, line by line. With reverse it goes from the end; an exclusive result
 // is that before the element. The first exclusive result is 0, or 1 of products. Sums are taken in
-// T, from one end to the other, on one thread: float32 is not widened.
+// T, from one end to the other, on one thread: float32 is not widened. out_k is x_0 + ... + x_k, or
+// x_0 + ... + x_{k-1} where it is exclusive, and products likewise.
 func cumulative[T number](exclusive, reverse, multiply bool) Kernel {
 	return func(c *Call) error {
 		in := c.In[0].Shape

@@ -19,6 +19,7 @@ func init() {
 func newExpand(*Spec) (Kernel, error) {
 	return func(c *Call) error {
 		dims := try.Get(ints(c.In[1]))
+		// Expand has no -1 for a size that is inferred, as Reshape has.
 		for _, d := range dims {
 			if d < 0 {
 				return fmt.Errorf("shape %v has a negative size", dims)
@@ -31,6 +32,8 @@ func newExpand(*Spec) (Kernel, error) {
 	}, nil
 }
 
+// newTile reads the output as [repeats_0, d_0, repeats_1, d_1, ...] and broadcasts the input into
+// it. Element (r_0, i_0, r_1, i_1, ...) is in[i_0, i_1, ...]. It costs O(elements of the output).
 func newTile(*Spec) (Kernel, error) {
 	return func(c *Call) error {
 		repeats := try.Get(ints(c.In[1]))

@@ -13,6 +13,8 @@ func float32ToBfloat(f float32) uint16 {
 	if b&0x7fffffff > 0x7f800000 {
 		return uint16(b>>16) | 0x40
 	}
+	// Half a unit less one, and the lowest bit that stays, round the cut bits half to even. A carry
+	// goes into the exponent: the next power of two, or infinity above the largest.
 	return uint16((b + 0x7fff + (b>>16)&1) >> 16)
 }
 

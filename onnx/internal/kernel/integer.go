@@ -124,7 +124,9 @@ func (v *integerConv) product(c *Call, x, w, wz *onnx.Tensor, zero int32, q *req
 		filters: w.Shape[0] / v.group, last: v.matrix, in: product(x.Shape[2:]),
 		pos: product(out.Shape[2:]), pad: uint8(zero)}
 	across := v.across()
+	// high is a group's filters, filled up to whole panels.
 	r.high = (r.filters + across - 1) / across * across
+	// Flipped bytes are more than the numbers by flip, and so is their zero point.
 	r.starts(q, zero+int32(flip))
 	if r.elem = 1; out.DType == onnx.Int32 {
 		r.elem = 4

@@ -22,6 +22,7 @@ func (r *integerRun) starts(q *requantized, zero int32) {
 	}
 	for co := range r.group * r.filters {
 		i := co
+		// Groups are filled up to whole panels: filter f of group g stands at g high + f.
 		if r.filters != r.high {
 			i = co/r.filters*r.high + co%r.filters
 		}
@@ -198,6 +199,8 @@ func (r *integerRun) tiles() {
 					tile = scratch[uint8](r.Call, most*dotFilters, min(chunk, r.across), r.elem)
 				}
 				for item := lo; item < hi; {
+					// Items run over panels first, then over chunks of columns, and then over
+					// groups.
 					g, t, panel := item/panels/chunks, item/panels%chunks, item%panels
 					some := min(most, hi-item, panels-panel)
 					item += some

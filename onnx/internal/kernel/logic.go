@@ -77,6 +77,7 @@ func shl[T integer](a, b T) T {
 
 func shr[T integer](a, b T) T {
 	if b < 0 {
+		// Shifting by 63 leaves the sign alone, as shifting by more would.
 		b = 63
 	}
 	return a >> b

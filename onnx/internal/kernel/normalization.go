@@ -83,6 +83,7 @@ func batchNorm[T floating](eps float64) Kernel {
 		}
 		c.Parallel(len(o)/size, size, func(lo, hi int) {
 			for p := lo; p < hi; p++ {
+				// Plane p is of channel p mod ch of its image.
 				m, k := a[p%ch], b[p%ch]
 				src, dst := x[p*size:(p+1)*size], o[p*size:(p+1)*size]
 				for i, v := range src {
@@ -176,6 +177,7 @@ func groupNorm[T floating](eps float64, groups func([]int) int) Kernel {
 				mean, variance := moments(block)
 				inv := 1 / math.Sqrt(variance+eps)
 				for k, v := range block {
+					// Group i of all is group i mod g of its sample, and has `per` channels.
 					ch := i%g*per + k/size
 					o[i*per*size+k] = T((float64(v)-mean)*inv)*scale[ch] + bias[ch]
 				}
@@ -211,7 +213,8 @@ func layerNorm[T floating](axis int, eps float64) Kernel {
 		ax := try.Get(axisOf(axis, len(xs)))
 		norm := xs[ax:]
 		// Operands are one for all lines, or have the value's shape where either differs between
-		// lines.
+		// lines. lines, 0 or 1, is how many lines scale and bias go on from one line of x to the
+		// next.
 		to, lines := norm, 0
 		for _, t := range c.In[1:] {
 			if t != nil && len(t.Shape) > len(norm) {
@@ -387,6 +390,7 @@ func alongAxis[T floating](axis int, f func(scratch, line []float64)) Kernel {
 		c.Parallel(product(xs[:ax])*inner, n*16, func(lo, hi int) {
 			scratch, row := make([]float64, n), make([]float64, n)
 			for i := lo; i < hi; i++ {
+				// Line i is number i / inner of the axes before, and i mod inner of those behind.
 				at := i/inner*n*inner + i%inner
 				for k := range row {
 					row[k] = float64(x[at+k*inner])

@@ -27,6 +27,7 @@ func newOneHot(s *Spec) (Kernel, error) {
 				c.In[1].Shape, c.In[2].Shape)
 		}
 		d := math.Trunc(c.In[1].At(0))
+		// A NaN fails the comparisons and is refused. The bound fits ints of 32 bits.
 		if !(d >= 1 && d <= 1<<30) {
 			return fmt.Errorf("depth %v is out of range", d)
 		}
@@ -40,6 +41,8 @@ func newOneHot(s *Spec) (Kernel, error) {
 			if f < 0 {
 				f += d
 			}
+			// Index i has its place f at element (i / inner · depth + f) inner + i mod inner. A NaN
+			// index fails both comparisons and points nowhere.
 			if f >= 0 && f < d {
 				move.copy(out.Data, (i/inner*depth+int(f))*inner+i%inner, c.In[2].Data, 1, 1)
 			}

@@ -125,6 +125,7 @@ func padRowsFrom(out, x, v *onnx.Tensor, from [][]int) {
 		for k := 0; k < last; k++ {
 			f := from[k][pos[k]]
 			inside = inside && f >= 0
+			// Where a position is -1 the whole row is filled, and off is not read.
 			off += f * st[k]
 		}
 		row := i * shape[last]

@@ -16,7 +16,8 @@ func panelPart(j, n int) int {
 }
 
 // panel adds the product of left, over d elements of the inner axis, and a panel of b, whose rows
-// lie bs apart, to c, or sets c to it plus from.
+// lie bs apart, to c, or sets c to it plus from. left holds panels of [d, panelRows], the last
+// filled up. from has one start for each row, filled up likewise.
 func (p *packs) panel(left, b []float32, bs, d int, c matrix[float32], from []float32) {
 	v := c.cols
 	if v <= fewColumns && stridedPanels && !p.steps {
@@ -36,6 +37,8 @@ func (p *packs) panel(left, b []float32, bs, d int, c matrix[float32], from []fl
 			start = from[i : i+panelRows]
 		}
 		edge := h < panelRows || v%panelUnit() != 0
+		// A tile at an edge is computed in p.c, whose rows lie panelCols apart. Its part within c
+		// is copied out afterwards.
 		if edge {
 			for r := 0; r < h && (start == nil && p.row == nil || p.more); r++ {
 				copy(p.c[r*panelCols:], to[r*stride:r*stride+v])

@@ -41,10 +41,12 @@ func (q quantization) toBytes(out, x, scale *onnx.Tensor, zero func(k int) float
 
 // toByte rounds half to even by adding 1.5 2^23, beyond which a float32 has no fraction. A number
 // is held to the bounds before, which are whole, so that the result is that of saturation after.
+// QuantizeLinear of the ONNX operators is y = saturate(round(x / scale) + zero point).
 func toByte[T uint8 | int8](out []T, in, scales []float32, run int, zero func(k int) float64, lo,
 	hi float64) bool {
 	const whole = 3 << 22
 	for row := 0; row*run < len(in); row++ {
+		// Rows take the scales in turn: one for each position of the axis, over and over.
 		k := row % len(scales)
 		scale, z := scales[k], zero(k)
 		// The bounds are those of the quotient, before the zero point is added.
@@ -61,6 +63,7 @@ func toByte[T uint8 | int8](out []T, in, scales []float32, run int, zero func(k 
 			default: // no number
 				return false
 			}
+			// From 2^23 to 2^24 neighbouring float32 lie 1 apart, so that the sum itself rounds.
 			r += whole
 			to[i] = T(int32(r-whole) + add)
 		}
@@ -86,7 +89,8 @@ func (q quantization) fromBytes(out []float32, x, scale *onnx.Tensor,
 	return false
 }
 
-// fromByte makes the table once for each run.
+// fromByte makes the table once for each run. DequantizeLinear of the ONNX operators is y = (x -
+// zero point) scale. The table takes 1 KiB of the stack.
 func fromByte[T uint8 | int8](out []float32, in []T, scales []float32, run int,
 	zero func(k int) float64) bool {
 	if run < 256 && len(scales) > 1 {

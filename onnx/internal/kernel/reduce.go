@@ -145,7 +145,8 @@ func (p reducePlan) shape(keep bool) []int {
 	return out
 }
 
-// base is the offset of the first input of output i.
+// base is the offset of the first input of output i. It takes i apart in the mixed radix of
+// outDims, from the last axis on.
 func (p reducePlan) base(i int) int {
 	off := 0
 	for k := len(p.outDims) - 1; k >= 0; k-- {

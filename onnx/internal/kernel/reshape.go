@@ -131,6 +131,7 @@ func newUnsqueeze(s *Spec) (Kernel, error) {
 // unsqueeze: axes count in the output, out_a = 1 for a in axes.
 func unsqueeze(c *Call, axes []int) error {
 	in := c.In[0].Shape
+	// -1 marks the places that the input's sizes take, in their order.
 	out := slices.Repeat([]int{-1}, len(in)+len(axes))
 	for _, a := range try.Get(axesOf(axes, len(out))) {
 		out[a] = 1

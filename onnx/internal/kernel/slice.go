@@ -78,6 +78,7 @@ func slice(c *Call, starts, ends, axes, steps []int) error {
 		if shape[a] <= 1 {
 			step = 1 // the stride is never taken, and could overflow
 		}
+		// A walk backward over an empty axis has the start -1, which is no offset.
 		if shape[a] > 0 {
 			off += start * st[a]
 		}

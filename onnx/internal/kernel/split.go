@@ -35,6 +35,7 @@ func split(c *Call, axis int, sizes []int, uneven bool) error {
 				ax, in[ax], n)
 		}
 		part := (in[ax] + n - 1) / n
+		// sizes is nil here, so that append makes a list and never writes into an attribute's.
 		for i, left := 0, in[ax]; i < n; i++ {
 			k := max(0, min(part, left))
 			sizes = append(sizes, k)
@@ -54,6 +55,7 @@ func split(c *Call, axis int, sizes []int, uneven bool) error {
 		return fmt.Errorf("split sizes %v do not make up axis %d of size %d in %d outputs",
 			sizes, ax, in[ax], n)
 	}
+	// Element (o, a, i) of the input lies at (o size + a) inner + i. The output's first a is `at`.
 	outer, inner, move := product(in[:ax]), product(in[ax+1:]), movesOf(c.In[0].Data)
 	at := 0
 	for i, v := range sizes {

@@ -31,6 +31,7 @@ func newTrilu(s *Spec) (Kernel, error) {
 		for r, rows := 0, product(in[:len(in)-1]); r < rows; r++ {
 			// i + k within 0 .. n, without overflow
 			lo, hi := 0, n
+			// Row r of all is row r mod m of its matrix.
 			edge := min(max(k, -m), n) + r%m
 			if upper {
 				lo = min(max(edge, 0), n)

@@ -100,7 +100,8 @@ func distinct(n int, sorted bool, compare func(a, b int) int) groups {
 	return came
 }
 
-// ordering compares elements of a slice of any type by their indices; NaN is above all others.
+// ordering compares elements of a slice of any type by their indices; NaN is above all others. -0
+// and 0 compare as equal, and count as one.
 func ordering(d any) (func(i, j int) int, error) {
 	switch d := d.(type) {
 	case []float32:
@@ -126,6 +127,7 @@ func ordering(d any) (func(i, j int) int, error) {
 	case []string:
 		return ascending(d), nil
 	case []bool:
+		// false stands before true, as NumPy has it.
 		number := func(b bool) int {
 			if b {
 				return 1

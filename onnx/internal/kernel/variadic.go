@@ -20,6 +20,7 @@ func newSum(s *Spec) (Kernel, error) {
 	return numeric(s, fold[float32](addRow[float32]), fold[float64](addRow[float64]))
 }
 
+// newMean is of floats alone, as the operator is.
 func newMean(s *Spec) (Kernel, error) {
 	return numeric(s, meanOf[float32](), meanOf[float64]())
 }

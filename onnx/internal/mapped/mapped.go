@@ -14,10 +14,12 @@ import (
 // File is a mapped file.
 type File struct {
 	file *os.File // open beside the one that was given: another may take the place of its name
+	// was has the size and the time of writing at the mapping.
 	was  os.FileInfo
 	data []byte
 }
 
+// lock guards files, which grows with every version of a file and never shrinks.
 var (
 	lock  sync.Mutex
 	files []*File
@@ -45,6 +47,7 @@ func Open(f *os.File, path string) ([]byte, error) {
 	return data, nil
 }
 
+// written goes by size and time: a write of the same size within the clock's step escapes it.
 func (f *File) written(now os.FileInfo) bool {
 	return now.Size() != f.was.Size() || !now.ModTime().Equal(f.was.ModTime())
 }
@@ -71,6 +74,7 @@ func Of(g *onnx.Graph) (of []*File) {
 	return of
 }
 
+// has compares addresses, as a tensor that shares the mapping has its elements within it.
 func (f *File) has(g *onnx.Graph) bool {
 	first := reflect.ValueOf(f.data).Pointer()
 	for _, t := range g.Initializers {

@@ -11,6 +11,8 @@ import (
 )
 
 // Values reads descriptions such as "x:float32[n,3] on:bool[] any:float32"; the last has no shape.
+// A size that is no number is a symbol, and [] is a scalar's shape. A type that no [onnx.DType] is
+// called stays undefined.
 func Values(text string) []onnx.ValueInfo {
 	var out []onnx.ValueInfo
 	for _, w := range strings.Fields(text) {
@@ -37,7 +39,8 @@ func Values(text string) []onnx.ValueInfo {
 	return out
 }
 
-// Node makes a node from names apart by spaces; "_" is a value left out.
+// Node makes a node from names apart by spaces; "_" is a value left out. The node's name is its
+// operator and outputs.
 func Node(op, in, out string, attrs ...onnx.Attr) *onnx.Node {
 	names := func(text string) []string {
 		f := strings.Fields(text)
@@ -70,7 +73,10 @@ func Body(name string, g *onnx.Graph) onnx.Attr {
 
 // Control lists models of If, Loop and Scan with values for their inputs, by name: captures of the
 // values around, conditions that end a loop, no turns at all, scanned axes and directions, graphs
-// in graphs.
+// in graphs. With h = tanh x, If chooses e^h x or -h x. Loop computes v ← v sin w + 1/2 for a
+// number of turns. "Loop until" computes v ← v w until |v|² is 30 or more, in 40 turns at most.
+// Scan computes h ← tanh(x_t w + h). The nested one computes v ← u + v, where u is sin(v x) or
+// v x + x.
 func Control() map[string]Case {
 	f := func(shape []int, v ...float32) *onnx.Tensor { return onnx.NewTensor(v, shape...) }
 	x := f([]int{3}, -1, .5, 2)
@@ -158,11 +164,13 @@ func Recurrent() map[string]Case {
 	const steps, batch, features, hidden = 5, 2, 3, 4
 	cases := map[string]Case{}
 	add := func(name, op, direction string, lens, states bool, attrs ...onnx.Attr) {
+		// Gates are stacked as the operators have them: z, r, h of GRU and i, o, f, c of LSTM.
 		gates, dirs := map[string]int{"RNN": 1, "GRU": 3, "LSTM": 4}[op], 1
 		if direction == "bidirectional" {
 			dirs = 2
 		}
 		count := 0
+		// Numbers are 0.8 sin(k² + 3 k) in the order of drawing: spread, and the same in every run.
 		draw := func(shape ...int) *onnx.Tensor {
 			t := onnx.ZerosF32(shape...)
 			for i := range t.F32() {
@@ -175,6 +183,7 @@ func Recurrent() map[string]Case {
 			"w": draw(dirs, gates*hidden, features), "r": draw(dirs, gates*hidden, hidden)}
 		in := fmt.Sprintf("x:float32[%d,%d,%d] w:float32[%d,%d,%d] r:float32[%d,%d,%d]", steps, batch,
 			features, dirs, gates*hidden, features, dirs, gates*hidden, hidden)
+		// The order of inputs is X, W, R, B, sequence_lens, initial_h, initial_c, P.
 		names := "x w r _ _"
 		if lens {
 			feeds["lens"], names = onnx.Vector[int32](3, steps), "x w r _ lens"

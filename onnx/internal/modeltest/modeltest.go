@@ -48,7 +48,7 @@ func Doubler(t *testing.T) *onnx.Model {
 	return m
 }
 
-// Linear returns a model of y = x w over "batch" rows.
+// Linear returns a model of y = max(0, x w) over "batch" rows. Its weights are zeros.
 func Linear(t testing.TB, name, in, out string, from, to int) *onnx.Model {
 	t.Helper()
 	b := build.New(name)

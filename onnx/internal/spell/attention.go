@@ -41,7 +41,7 @@ func spellAttention(s *speller) []string {
 	if bias != "" {
 		if mayBeEmpty {
 			// Such a row is left without a bias before, so that nothing in it is NaN, and is
-			// cleared after.
+			// cleared after. Less than the least finite float32 is -inf alone.
 			most := s.last("ReduceMax", bias)
 			empty = s.bi("Less", most, s.num(-math.MaxFloat32))
 			bias = s.op("Where", []string{empty, s.num(0), bias})
@@ -124,7 +124,8 @@ func (a *attention) bias() (bias string, mayBeEmpty bool) {
 		if a.Type(mask) == onnx.Bool {
 			mask = a.op("Where", []string{mask, a.num(0), never})
 		}
-		// A mask may end before the keys do.
+		// A mask may end before the keys do. Pads are 2 rank numbers: zeros, and the missing keys
+		// behind the last axis.
 		rank := a.un("Size", a.un("Shape", mask))
 		before := a.op("ConstantOfShape",
 			[]string{a.vector(a.bi("Sub", a.add(rank, rank), a.whole(1)))},

@@ -138,6 +138,7 @@ func (f *forest) measure() {
 		}
 		level = next
 	}
+	// The deepest leaves are a level, and no step.
 	f.depth--
 	for i, m := range f.mode {
 		if m != leaf && !seen[i] {
@@ -191,6 +192,7 @@ func (s *speller) flat(kind string, targets int, aggregate string) *forest {
 			f.roots, rooted[trees[i]] = append(f.roots, int64(i)), true
 		}
 	}
+	// A tree without a root is a cycle, which measure finds.
 	if len(f.roots) != len(rooted) {
 		try.Fail("it has %d roots in %d trees", len(f.roots), len(rooted))
 	}
@@ -282,6 +284,7 @@ func (s *speller) memberships() (lists [][]float64) {
 func (s *speller) scores(f *forest, x string) string {
 	rows := s.op("Slice", []string{s.un("Shape", x), s.ints(0), s.ints(1)})
 	trees := int64(len(f.roots))
+	// at [n, trees] is the node where each row stands in each tree, at first the root.
 	at := s.bi("Expand", s.ints(f.roots...), s.opInt("Concat", []string{rows, s.ints(trees)}, "axis", 0))
 	tables := map[string]string{"feature": s.ints(f.feature...), "yes": s.ints(f.yes...),
 		"no": s.ints(f.no...), "mode": s.ints(f.mode...), "split": s.table(f.split, len(f.split)),

@@ -16,9 +16,9 @@ import (
 //	Scan_8(lengths, v_1..v_n [B, ...], x_1..x_m [B, T, ...]) = Scan over B of Scan(v_1.., x_1..)
 //
 // A sequence that is shorter is cut before its Scan (so that one that goes backward begins at its
-// own end), and the outputs that the Scan returns is filled with zeros up to T, as the ONNX Runtime
-// does; the standard leaves these positions undefined. n is not changed; the result has n's outputs
-// under their names, and its body is shared with n.
+// own end), and the outputs that the Scan returns are filled with zeros up to T, as the ONNX
+// Runtime does; the standard leaves these positions undefined. n is not changed; the result has n's
+// outputs under their names, and its body is shared with n.
 func Scan(n *onnx.Node, fresh func(base string) (name string)) (*onnx.Node, error) {
 	attrs := op.Attrs(n, 8)
 	body, ok := n.Attr("body")
@@ -44,6 +44,7 @@ func Scan(n *onnx.Node, fresh func(base string) (name string)) (*onnx.Node, erro
 	}
 	length := ""
 	if lens := n.Inputs[0]; lens != "" {
+		// In the body of the outer Scan the batch's axis is gone, and a length is a scalar.
 		length = given(lens, onnx.ValueInfo{DType: onnx.Int64, Shape: onnx.Shape()})
 	}
 	inner := &onnx.Node{Name: e.fresh(base + "/sequence"), Op: "Scan"}

@@ -17,6 +17,7 @@ import (
 
 // Browser is a headless Chromium that is spoken to by the DevTools protocol over a pipe
 // (https://chromedevtools.github.io/devtools-protocol; --remote-debugging-pipe).
+// One goroutine uses it: calls are numbered, and each waits for its own answer.
 type Browser struct {
 	// T is the test that fails where the browser does, Events the page's events since Open.
 	T      *testing.T
@@ -69,6 +70,7 @@ func New(t *testing.T) *Browser {
 	// The browser reads commands from descriptor 3 and writes answers to 4.
 	cmd.ExtraFiles = []*os.File{fromUs, toUs}
 	must.Do(t, cmd.Start())
+	// The browser has ends of its own. Its pipe ends with it only where these are closed.
 	fromUs.Close()
 	toUs.Close()
 	b := &Browser{T: t, to: to, replies: make(chan reply, 100)}
@@ -185,6 +187,7 @@ func (b *Browser) Open(address string, width int, dark bool) {
 
 // Eval runs an expression and reads its value, that of a promise once it has one. An exception is
 // the end of the test.
+// The value is copied as JSON, so that an element of the page cannot be one.
 func (b *Browser) Eval(expression string, result any) {
 	b.T.Helper()
 	var x struct {
@@ -207,6 +210,7 @@ func (b *Browser) Eval(expression string, result any) {
 
 // Shoot saves the whole page as PNGs of at most 1,800 pixels' height: path with 1, 2 and so on and
 // .png.
+// Parts below the window are in it. The last picture may be lower than the others.
 func (b *Browser) Shoot(path string) {
 	b.T.Helper()
 	var size struct {
@@ -231,6 +235,8 @@ func (b *Browser) Shoot(path string) {
 
 // LayoutFaults is an expression whose value lists the faults of a page's layout: a page wider than
 // its window, a picture's words outside the picture, on top of each other, or too small to read.
+// Folded details are opened first. Elements that scroll by themselves (.scroll, pre, svg) may be
+// wider than the window. Words of a picture are at least 7.5 pixels high.
 const LayoutFaults = `(() => {
 	document.querySelectorAll('details').forEach(d => d.open = true);
 	const out = [], wide = document.documentElement.clientWidth;
@@ -268,6 +274,7 @@ const LayoutFaults = `(() => {
 })()`
 
 // Resize changes the window's width, and light to dark, of the page that is shown.
+// The window is 900 pixels high, and a phone's below a width of 600.
 func (b *Browser) Resize(width int, dark bool) {
 	b.T.Helper()
 	scheme := "light"
@@ -313,6 +320,7 @@ const patience = 5 * time.Minute
 
 // Until evaluates an expression until it is true, and fails where it never is, with the page's
 // text.
+// It looks every 50 ms, so that the expression should change nothing.
 func (b *Browser) Until(expression string) {
 	b.T.Helper()
 	for start := time.Now(); ; time.Sleep(50 * time.Millisecond) {
@@ -331,6 +339,7 @@ func (b *Browser) Until(expression string) {
 
 // Axe returns the faults of accessibility (WCAG 2.2) that axe-core finds in the page; none, with a
 // line in the log, where FMP_AXE does not name axe.min.js (npm install axe-core).
+// There is one entry for each rule that is broken, with its places cut to 600 characters.
 func (b *Browser) Axe() (found []string) {
 	b.T.Helper()
 	path := os.Getenv("FMP_AXE")

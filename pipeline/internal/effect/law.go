@@ -7,6 +7,8 @@ import (
 )
 
 // Law is the distribution of an effect, N(0, back' (U diag(along) U' + rest (I - UU')) back).
+// white and back map between coordinates and those in which the covariance within classes is I.
+// Neither is changed.
 type Law struct {
 	basis       *mat.Dense // U [k, r]; nil for r = 0
 	along       []float64
@@ -16,6 +18,7 @@ type Law struct {
 
 // lawOf returns the law of low rank whose covariance is the mean of b b' over clients, in
 // coordinates in which the covariance within classes is I.
+// A nil entry is a client without an effect, which counts in the mean as 0.
 func lawOf(found [][]float64, white, back *mat.Dense) (Law, error) {
 	var rows []float64
 	n := 0
@@ -41,6 +44,7 @@ func lawOf(found [][]float64, white, back *mat.Dense) (Law, error) {
 const negligible = 1e-6
 
 // principal returns the orthonormal directions of rows, [k, r], and their singular values.
+// Singular values descend. Numbers that are not finite are an error.
 func principal(rows *mat.Dense) (*mat.Dense, []float64, error) {
 	var svd mat.SVD
 	if !svd.Factorize(rows.T(), mat.SVDThin) {
@@ -55,6 +59,7 @@ func principal(rows *mat.Dense) (*mat.Dense, []float64, error) {
 
 // Covariance returns that of class means' coordinates, [dx, dx]. It is back' (rest I + U diag(along
 // - rest) U') back.
+// It costs O(dx^2 k) for the rest and O(dx^2 r) for the directions.
 func (l Law) Covariance() *mat.SymDense {
 	out := new(mat.SymDense)
 	out.SymOuterK(l.rest, l.back.T())
@@ -97,6 +102,7 @@ func (l Law) Directions() Directions {
 }
 
 // square returns the sum of squares of a matrix.
+// Norm 2 of gonum is that of Frobenius.
 func square(m *mat.Dense) float64 {
 	n := mat.Norm(m, 2)
 	return n * n

@@ -20,6 +20,8 @@ type residual struct {
 // is their mean square, and tr(V^2) the variance of products of two of other clients and classes,
 // which are independent but for the means that are taken off them. It is k where V is a multiple of
 // I, and where too few residuals tell. At most [maxResiduals] residuals make pairs.
+// For independent r and s of mean 0 and covariance V, E (r's)^2 = tr(V^2). Every step-th residual
+// is taken, so that there are 96 x 95/2 = 4560 products at most.
 func effectiveNumber(all []*difference, k int) float64 {
 	var residuals []residual
 	var square, freedom float64

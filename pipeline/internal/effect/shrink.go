@@ -53,6 +53,7 @@ const (
 
 // fitted fits the model to the cells of clients that are in. t, t0 and the noise start at a third,
 // a tenth and a half of the variance of class means. A fixed number of [rounds] follows.
+// Means that are all alike are an error, as all variances would start at 0.
 func fitted(cells [][]cell, classes, k int, of form) (*shrinkage, error) {
 	s := &shrinkage{form: of, cells: cells, k: k, shift: make([][]float64, len(cells)),
 		noise: make([]float64, len(cells)),
@@ -96,6 +97,8 @@ func fitted(cells [][]cell, classes, k int, of form) (*shrinkage, error) {
 //
 //	v_c = 1/(p_c + 1/t),   mu_c - m = v_c sum_m a_mc/s_m^2 (x_mc - b_m - m)
 //	t   = mean_c (|mu_c - m|^2/k + v_c)
+//
+// A class without a cell counts in no average.
 func (s *shrinkage) classes(centre []float64) {
 	precision, held := make([]float64, len(s.mean)), 0
 	for y := range s.mean {
@@ -131,6 +134,8 @@ func (s *shrinkage) classes(centre []float64) {
 //	Cov b_m = (p_m I + T^-1)^-1,   b_m = Cov b_m sum_c a_mc/s_m^2 (x_mc - mu_c)
 //	r_m     = sum_c a_mc (|x_mc - mu_c - b_m|^2 + k v_c + tr Cov b_m)
 //	s_m^2   = (r_m + pseudo k s^2) / (k (N_m + pseudo))
+//
+// A client without cells has no effect, and no part in T.
 func (s *shrinkage) clients() error {
 	clients := len(s.cells)
 	spread := make([]float64, clients) // tr Cov(b_m)
@@ -223,6 +228,7 @@ func (s *shrinkage) posterior(b []float64, precision float64) {
 }
 
 // centred moves the mean of the effects to the classes' means, of which the data tell only the sum.
+// Every difference x_mc - mu_c - b_m stays as it is.
 func (s *shrinkage) centred() {
 	mean := make([]float64, s.k)
 	held := 0
@@ -246,6 +252,8 @@ func (s *shrinkage) centred() {
 // covariance updates T, given the sums over clients of the posterior variances of effects along U,
 // and outside it. Of M clients it is the mean of b_m b_m' + Cov b_m, of low rank plus a multiple of
 // I. Each of its variances l is drawn to their mean v, as (M l + pseudo v)/(M + pseudo).
+// Before that, along u_j, it is (sigma_j^2 + sum_m u_j'Cov b_m u_j)/M, with sigma_j the singular
+// value of the rows b_m. U has M - 1 columns at most, as the effects are centred.
 func (s *shrinkage) covariance(along []float64, outside float64) error {
 	var held []float64
 	clients := 0

@@ -26,6 +26,7 @@ type Factor struct {
 const FactorRows = 1024
 
 // Row returns the next row, zeros to be written before the next call.
+// After the next call it is not valid: rows may have moved, or have been added to the matrix.
 func (f *Factor) Row() []float64 {
 	if f.To != nil && len(f.Rows) == FactorRows*f.K {
 		f.Flush()
@@ -66,6 +67,7 @@ func (f *Factor) Flush() {
 	n := len(f.Rows) / f.K
 	rows := dense.General(n, f.K, f.Rows)
 	f.pack = dense.Pack(blas.NoTrans, rows, f.pack.Buffer())
+	// One of the two copies of F has the sign, as the rows are packed by then: (F)'(sign F).
 	if f.Sign != 0 {
 		for i := range f.Rows {
 			f.Rows[i] *= f.Sign

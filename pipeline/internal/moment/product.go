@@ -19,6 +19,7 @@ const together = 1 << 24
 
 // Product returns a b, or a b' where flipped is set. It costs n m k multiplications. The operands
 // are not changed.
+// a is [n, k], b is [k, m], or [m, k] where flipped.
 func Product(a, b *mat.Dense, flipped bool) *mat.Dense {
 	x, y, t := a.RawMatrix(), b.RawMatrix(), blas.NoTrans
 	columns := y.Cols
@@ -119,6 +120,7 @@ func Eigen(s *mat.SymDense) ([]float64, *mat.Dense, bool) {
 
 // Leading returns the last r columns of q, the last one first: of [Eigen] the eigenvectors of the
 // largest eigenvalues, in descending order.
+// The columns are copies, and r is at most the number of them.
 func Leading(q *mat.Dense, r int) *mat.Dense {
 	rows, columns := q.Dims()
 	out := mat.NewDense(rows, r, nil)
@@ -141,6 +143,7 @@ func Symmetric(a mat.Matrix) *mat.SymDense {
 }
 
 // Shrunk returns a covariance shrunk toward its mean variance, (1 - share) S + share tr(S)/k I.
+// The trace stays. A share above 0, up to 1, makes a covariance of positive trace invertible.
 func Shrunk(s mat.Symmetric, share float64) *mat.SymDense {
 	k := s.SymmetricDim()
 	out := mat.NewSymDense(k, nil)
@@ -153,6 +156,7 @@ func Shrunk(s mat.Symmetric, share float64) *mat.SymDense {
 }
 
 // Triangle returns the upper triangle of a matrix, [k, k], row by row.
+// Row i has k - i numbers, from the diagonal on.
 func Triangle(a []float64, k int) []float32 {
 	out := make([]float32, 0, k*(k+1)/2)
 	for i := range k {
