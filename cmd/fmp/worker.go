@@ -175,13 +175,14 @@ func away(err error) bool {
 // nothing to close.
 func openSampling(eng engine.Engine, uploads []pool.Upload, m work.Models,
 	o pool.Options) (s *pool.Sampling, err error) {
-	return s, withModels(m, o, func(g *onnx.Model, client models.Manifest, o pool.Options) error {
+	err = withModels(m, o, func(g *onnx.Model, client models.Manifest, o pool.Options) error {
 		r, err := pool.New(uploads, g, client, o)
 		if err == nil {
 			s, err = r.Sampling(eng)
 		}
 		return err
 	})
+	return s, err
 }
 
 // judging makes the judgement of uploads by those of a part ready. It is the same on every machine:
@@ -192,11 +193,12 @@ func judging(ctx context.Context, by *merge.Part, m work.Models,
 	if err != nil {
 		return nil, err
 	}
-	return judge, withModels(m, o,
-		func(g *onnx.Model, client models.Manifest, o pool.Options) error {
-			judge, err = pool.Judge(ctx, eng, by, g, client, o)
-			return err
-		})
+	err = withModels(m, o, func(g *onnx.Model, client models.Manifest, o pool.Options) error {
+		var err error
+		judge, err = pool.Judge(ctx, eng, by, g, client, o)
+		return err
+	})
+	return judge, err
 }
 
 // withModels calls a function with the client graph of a job, and with its predictors in files of

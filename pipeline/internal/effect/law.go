@@ -32,8 +32,8 @@ func lawOf(found [][]float64, white, back *mat.Dense) (Law, error) {
 	if err != nil {
 		return Law{}, err
 	}
-	r := 0
-	for r < len(values) && values[r] > negligible*values[0] {
+	r, least := 0, negligible*values[0]
+	for r < len(values) && values[r] > least {
 		values[r] *= values[r] / float64(len(found))
 		r++
 	}
