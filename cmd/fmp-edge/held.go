@@ -306,7 +306,7 @@ func (p *payment) pay(command string, files []content,
 	replaced []privacy.Spending) (*holding, error) {
 	// The ledger would come between the holding and the placing, in the place of the
 	// release that it pays for.
-	names := []string{p.ledger.Path, p.ledger.Seal()}
+	names := p.ledger.Files()
 	for dir := filepath.Dir(p.ledger.Path); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		names = append(names, dir) // made for the ledger, where it is not there
 	}

@@ -389,6 +389,7 @@ func TestLedgerInThePlace(t *testing.T) {
 	path := newFolder(t)
 	must.Do(t, os.Mkdir(path("j"), 0o700))
 	must.Do(t, os.Symlink("j", path("jj")))
+	must.Do(t, os.Symlink("j/spent", path("link")))
 	must.Do(t, must.Get(identity.New("a"))(t).Save(path("a.key")))
 	compress := []string{"compress", "--model", graph, "--client", "a", "--epsilon", "1", "-o"}
 	for _, r := range []struct {
@@ -396,7 +397,8 @@ func TestLedgerInThePlace(t *testing.T) {
 		more        []string
 	}{{"j/l", "j/l.classes.csv", nil}, {"jj/l", "j/l", nil}, {"j/l.seal", "jj/l", nil},
 		{"j/new", "jj/new/l", nil}, {"j/new", "j/new/deep/l", nil}, {"j/NEW", "jj/new/l", nil},
-		{"jj/l", "j/L.classes.csv", nil},
+		{"jj/l", "j/L.classes.csv", nil}, {"link.seal", "link", nil}, {"j/spent.seal", "link", nil},
+		{"j/spent", "link", nil},
 		{"jj/x", "j/x.helper", []string{"--noise", "two-servers", "--points", "40"}}} {
 		refuses(t, exitUsage, "--ledger", slices.Concat(compress,
 			[]string{path(r.out), "--ledger", path(r.ledger), photos}, r.more)...)

@@ -67,7 +67,7 @@ func TestWrong(t *testing.T) {
 	}
 	for link, to := range map[string]string{"far/1/out.png": "../../photos/1/a.png",
 		"far/1/gone.png": "nowhere.png",
-		"twice/2":        "1", "same.upload": "client.onnx", "loop/1/up": ".."} {
+		"twice/2":        "1", "same.upload": "client.onnx", "loop/1/up": "..", "ledger": "spent"} {
 		if err := os.Symlink(to, link); err != nil {
 			t.Skip(err)
 		}
@@ -113,6 +113,9 @@ func TestWrong(t *testing.T) {
 		{score + "--output r --ledger r --epsilon 1 photos", "would be overwritten"},
 		{score + "--output r.seal --ledger r --epsilon 1 photos", "would be overwritten"},
 		{score + "--output R --ledger r --epsilon 1 photos", "would be overwritten"},
+		{score + "--output spent --ledger ledger --epsilon 1 photos", "would be overwritten"},
+		{score + "--output spent.seal --ledger ledger --epsilon 1 photos", "would be overwritten"},
+		{score + "--output ledger.seal --ledger ledger --epsilon 1 photos", "would be overwritten"},
 		{c + "photos --epsilon 1 --ledger ./a.upload", "would be overwritten"},
 		{to + "same.upload photos", "too, which would be overwritten"},
 		{to + "self.csv self.csv", "too, which would be overwritten"},

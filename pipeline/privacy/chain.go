@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"slices"
 
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/regularfile"
@@ -38,9 +40,13 @@ type chain struct {
 
 // openChain reads the seal of a ledger, new where neither it nor a chain is there, and holds the
 // ledger's lines against it. A new seal is written where there are lines, which it covers.
-// The caller holds the ledger's lock.
-func openChain(path string, lines []byte) (*chain, error) {
-	c := &chain{}
+// The first of its places counts. A seal that is in another alone is moved there, once the lines
+// follow from it. The caller holds the ledger's lock.
+func openChain(places []string, lines []byte) (*chain, error) {
+	c, path := &chain{}, places[0]
+	if i := slices.IndexFunc(places, there); i > 0 {
+		path = places[i]
+	}
 	data, err := regularfile.ReadFile(path, maxSeal)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -55,13 +61,19 @@ func openChain(path string, lines []byte) (*chain, error) {
 		}
 	}
 	n, last, err := c.follow(path, lines)
+	if err != nil && c.unsaved {
+		return nil, fmt.Errorf("its seal %s is not there: bring it back; where an earlier program "+
+			"put it beside a symbolic link, give --ledger that link once (%w)", path, err)
+	}
 	if err != nil {
 		return nil, err
 	}
 	// The ledger may be ahead of its seal, where a program was stopped between the two.
-	if c.unsaved && len(lines) > 0 || n > c.Lines {
+	if moved := path != places[0]; moved || c.unsaved && len(lines) > 0 || n > c.Lines {
 		c.Lines, c.Last = n, last
-		err = c.save(path)
+		if err = c.save(places[0]); err == nil && moved {
+			_ = os.Remove(path) // one that stays is not read again
+		}
 	}
 	return c, err
 }

@@ -371,15 +371,12 @@ func Spend(lines []byte, s Spending, limit float64,
 	return append(line, '\n'), total, earlier, err
 }
 
-// Seal is the file with the key and the end of the ledger's chain. It lies beside the file that a
-// link leads to, so that the ledger has one by all its names; or beside the link, where an earlier
-// program put it.
-func (l Ledger) Seal() string {
-	if beside := l.Path + SealSuffix; there(beside) {
-		return beside
-	}
-	path := l.Path
-	for range 40 { // links that a system follows
+// names are those of the ledger: its file, and before that the symbolic links that lead there. The
+// file need not be there.
+func (l Ledger) names() []string {
+	all := []string{l.Path}
+	for len(all) <= 40 { // links that a system follows
+		path := all[len(all)-1]
 		target, err := os.Readlink(path)
 		if err != nil {
 			break
@@ -387,10 +384,26 @@ func (l Ledger) Seal() string {
 		if !filepath.IsAbs(target) {
 			target = filepath.Dir(path) + string(filepath.Separator) + target
 		}
-		path = target
+		all = append(all, target)
 	}
-	return path + SealSuffix
+	return all
 }
+
+// seals are the places of the file with the key and the end of the ledger's chain. The first is
+// beside the file that links lead to, so that the ledger has one seal by all its names. An earlier
+// program put it beside the link that it was given, which are the others.
+func (l Ledger) seals() []string {
+	all := l.names()
+	slices.Reverse(all)
+	for i := range all {
+		all[i] += SealSuffix
+	}
+	return all
+}
+
+// Files are all names under which the ledger or its seal is read or written. They need not be
+// there. A file in the place of one would be taken for the ledger or the seal.
+func (l Ledger) Files() []string { return append(l.names(), l.seals()...) }
 
 func there(path string) bool {
 	_, err := os.Lstat(path)
@@ -399,7 +412,7 @@ func there(path string) bool {
 
 // begun reports whether the ledger or its seal is there, in whatever state. Nothing is made for a
 // question to one that is not.
-func (l Ledger) begun() bool { return there(l.Path) || there(l.Seal()) }
+func (l Ledger) begun() bool { return there(l.Path) || slices.ContainsFunc(l.seals(), there) }
 
 // read passes the lines of the file to next, with the chain that they follow, and appends its
 // result, a line. The seal then counts it; a line that it cannot count is taken back, as its
@@ -414,9 +427,10 @@ func (l Ledger) read(next func(lines []byte, c *chain) ([]byte, error)) error {
 	}
 	var c *chain
 	var denied error
-	seal := l.Seal()
+	seals := l.seals()
+	seal := seals[0]
 	err := atomicfile.Extend(l.Path, maxLedger, func(lines []byte) (more []byte, err error) {
-		if c, err = openChain(seal, lines); err != nil {
+		if c, err = openChain(seals, lines); err != nil {
 			return nil, err
 		}
 		more, err = next(lines, c)

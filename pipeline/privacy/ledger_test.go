@@ -443,14 +443,14 @@ func TestEditedLedger(t *testing.T) {
 }
 
 // TestSealOfLinks: a ledger has one seal by all its names, also where a link was there before its file; one that an
-// earlier program put beside a link counts.
+// earlier program put beside a link is moved once that link is asked. Where there are two, that of the file counts.
 func TestSealOfLinks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := func(name string) Ledger { return Ledger{Path: filepath.Join(dir, name)} }
 	must.Do(t, os.Mkdir(path("real").Path, 0o700))
 	for link, target := range map[string]string{"link": path("real/spent").Path, "real/other": "spent",
-		"of": "real/other", "round": "round", "old": "kept"} {
+		"of": "real/other", "round": "round", "oldest": "old", "old": "kept"} {
 		if err := os.Symlink(target, path(link).Path); err != nil {
 			t.Skip(err) // a system without links
 		}
@@ -466,8 +466,19 @@ func TestSealOfLinks(t *testing.T) {
 	must.Fail(0, func() error { _, err := path("round").Find(spending(usual, 1, 1)); return err }())(t, "", "a circle")
 	must.Get2(path("kept").Spend(spending(usual, 1, 1), 0, false))(t)
 	must.Do(t, os.Rename(path("kept"+SealSuffix).Path, path("old"+SealSuffix).Path))
-	if _, earlier, err := path("old").Spend(spending(usual, 2, 1), 0, false); err != nil || earlier != 1 {
-		t.Errorf("a seal beside the link: %d earlier releases, %v", earlier, err)
+	for i, name := range []string{"old", "kept", "oldest", "old"} {
+		if i == 2 {
+			must.Do(t, os.WriteFile(path("old"+SealSuffix).Path, []byte("damaged"), 0o600))
+		}
+		if i == 0 {
+			must.Fail(path("kept").Find(spending(usual, 1, 1)))(t, "give --ledger that link once", "a seal beside the link")
+		}
+		if _, earlier, err := path(name).Spend(spending(usual, uint64(i+2), 1), 0, false); err != nil || earlier != i+1 {
+			t.Errorf("a seal beside the link, asked by %s: %d earlier releases, %v", name, earlier, err)
+		}
+		if i == 0 && there(path("old"+SealSuffix).Path) {
+			t.Error("the seal beside the link is still there")
+		}
 	}
 }
 

@@ -196,7 +196,7 @@ func distinct(f *pflag.FlagSet, args []string, outputs []output) (err error) {
 func begun(flag *pflag.Flag, outputs []output) error {
 	for _, o := range outputs {
 		name := flag.Value.String()
-		for _, path := range []string{name, privacy.Ledger{Path: name}.Seal()} {
+		for _, path := range (privacy.Ledger{Path: name}).Files() {
 			if Same(o.path, path) {
 				return fmt.Errorf("--%s %s: it is the file of --%s too, which would be "+
 					"overwritten: give another name", o.flag, o.path, flag.Name)
