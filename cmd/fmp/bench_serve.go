@@ -309,8 +309,8 @@ func (res *servedLoad) send(ctx context.Context, client *http.Client, urls [2]st
 	return nil
 }
 
-// waitPooled fetches the classifier until it is there. It asks ten times a second until the context
-// ends. Any other status than 200 means that the classifier is not there yet. An error of the
+// waitPooled asks for the classifier until it is there; of a long one the first maxReply bytes are
+// read. It asks ten times a second until the context ends. Any other status than 200 means that the classifier is not there yet. An error of the
 // connection ends the wait, as the server has then ended. So does a pooling that failed: the time
 // of another try would not be the round's.
 func waitPooled(ctx context.Context, client *http.Client, url string) error {

@@ -15,12 +15,18 @@ func outlasting(ctx context.Context) (context.Context, context.CancelCauseFunc) 
 	return context.WithCancelCause(context.WithoutCancel(ctx))
 }
 
-// drain ends a server. Requests under way have half of interrupt.Grace to be answered. stop ends
-// the runs of those that take longer, which have an eighth of it to tell their clients. Connections
-// that are left are cut, so that nothing waits for a body that comes slowly. The rest of the grace
-// is for the program to close its state.
-func drain(srv *http.Server, stop context.CancelCauseFunc) {
-	for _, within := range []time.Duration{interrupt.Grace / 2, interrupt.Grace / 8} {
+// Requests under way have these times to be answered. After a signal the rest of interrupt.Grace is
+// for the program to close its state; where a notice ends the server, nothing ends the program.
+const (
+	afterSignal = interrupt.Grace / 2
+	afterNotice = 5 * time.Second
+)
+
+// drain ends a server. Requests under way have the given time to be answered. stop ends the runs of
+// those that take longer, which have an eighth of interrupt.Grace to tell their clients.
+// Connections that are left are cut, so that nothing waits for a body that comes slowly.
+func drain(srv *http.Server, stop context.CancelCauseFunc, within time.Duration) {
+	for _, within := range []time.Duration{within, interrupt.Grace / 8} {
 		end, cancel := context.WithTimeout(context.Background(), within)
 		_ = srv.Shutdown(end) // requests that are left are cut below
 		cancel()

@@ -9,11 +9,14 @@ import (
 	"image"
 	"image/png"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -22,8 +25,12 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"fmp/cmd/internal/interrupt"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
 	"fmp/onnx/must"
 	pb "fmp/pipeline/federate/inferpb"
+	"fmp/pipeline/federate/service"
 	"fmp/pipeline/option"
 )
 
@@ -116,6 +123,85 @@ func answeredAfter(t *testing.T, address string, stop func()) {
 		if status != http.StatusOK && !late {
 			t.Errorf("%s: %d %s, %v after the stop", c.path, status, text, time.Since(stopped))
 		}
+	}
+}
+
+// blocked is an engine whose runs wait, once ready, until they are freed or their context ends.
+type blocked struct {
+	engine.Engine
+	ready       *atomic.Bool
+	begun, free chan struct{}
+}
+
+func (b blocked) Load(m *onnx.Model) (engine.Session, error) {
+	s, err := b.Engine.Load(m)
+	return blockedRuns{s, b}, err
+}
+
+type blockedRuns struct {
+	engine.Session
+	by blocked
+}
+
+func (s blockedRuns) Run(ctx context.Context, feeds, fetch map[string]*onnx.Tensor) error {
+	if s.by.ready.Load() {
+		close(s.by.begun)
+		select {
+		case <-s.by.free:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return s.Session.Run(ctx, feeds, fetch)
+}
+
+// TestDrain: a run that ends in time is answered, and one that does not is ended, and its client told to come again.
+func TestDrain(t *testing.T) {
+	r := newMadeRound(t, 3)
+	ran(t, append([]string{"pool", "--engine.name", "pure", "--samples", "2", "-o", r.path("c.onnx")}, r.uploads...)...)
+	const side = 28
+	var picture bytes.Buffer
+	must.Do(t, png.Encode(&picture, image.NewGray(image.Rect(0, 0, side, side))))
+	for _, c := range []struct {
+		name   string
+		within time.Duration
+		freed  bool
+		status int
+		again  bool
+	}{
+		{"long", time.Millisecond, false, http.StatusServiceUnavailable, true},
+		{"in time", time.Minute, true, http.StatusOK, false},
+	} {
+		running, stop := outlasting(t.Context())
+		b := blocked{must.Get(pure.New(engine.Options{Threads: 1}))(t), new(atomic.Bool), make(chan struct{}),
+			make(chan struct{})}
+		h, closeAll, err := service.Classifier(engine.Under(running, b), r.read("c.onnx"), http.NotFoundHandler(), 0,
+			slog.New(slog.DiscardHandler), nil)
+		must.Do(t, err)
+		b.ready.Store(true)
+		srv := service.HTTPServer(h, nil)
+		l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+		go srv.Serve(l)
+		answered := make(chan *http.Response, 1)
+		go func() {
+			resp, err := http.Post("http://"+l.Addr().String()+"/v1/predict", "image/png", bytes.NewReader(picture.Bytes()))
+			if err != nil {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			answered <- resp
+		}()
+		<-b.begun
+		if c.freed {
+			srv.RegisterOnShutdown(sync.OnceFunc(func() { close(b.free) }))
+		}
+		drain(srv, stop, c.within)
+		if resp := <-answered; resp != nil {
+			resp.Body.Close()
+			if again := resp.Header.Get("Retry-After"); resp.StatusCode != c.status || (again != "") != c.again {
+				t.Errorf("%s: %d, Retry-After %q", c.name, resp.StatusCode, again)
+			}
+		}
+		closeAll()
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -315,13 +316,16 @@ func TestGridWorkers(t *testing.T) {
 	refused(t, exitUsage, "--nats-listen", "grid", file, "--workers")
 }
 
-// TestGridNameOnce: commands that begin at once in a new folder have one name, also while a queue
+// TestGridNameOnce: commands that begin at once have one name, in a new folder and while a queue
 // has the lock of the folder.
 func TestGridNameOnce(t *testing.T) {
-	for range 5 {
+	for i := range 10 {
 		dir := filepath.Join(t.TempDir(), queueFolder)
-		must.Do(t, os.Mkdir(dir, 0o700))
-		queue, _ := must.Get2(atomicfile.Lock(dir))(t)
+		var queue io.Closer = io.NopCloser(nil) // of a folder that is not there
+		if i%2 == 1 {
+			must.Do(t, os.Mkdir(dir, 0o700))
+			queue, _ = must.Get2(atomicfile.Lock(dir))(t)
+		}
 		names, start := make([]string, 8), make(chan bool)
 		var g errgroup.Group
 		for i := range names {

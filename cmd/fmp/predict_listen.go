@@ -157,12 +157,14 @@ func servePredictions(cmd *cobra.Command, cfg engineSettings, path string, data 
 	go func() { failed <- srv.Serve(l) }()
 	fmt.Fprintf(cmd.OutOrStdout(), "predictions of %s on http://%s\n", path, l.Addr())
 	var why error
+	within := afterSignal
 	select {
 	case <-cmd.Context().Done():
 	case why = <-superseded:
+		within = afterNotice
 	case err := <-failed:
 		return err
 	}
-	drain(srv, stop)
+	drain(srv, stop, within)
 	return why // the end by a notice is an error, and the end by an interrupt is not
 }

@@ -23,8 +23,8 @@ import (
 
 // listen answers requests and runs the round until the context ends. Its end by the context is no
 // error; the end of the server, of the round's loop or of the hold on the state is. The address is
-// taken before the certificate is made, so that a port in use leaves no file. The line with the address is on standard output, for programs
-// that start the server.
+// taken before the certificate is made, so that a port in use leaves no file. The line with the
+// address is on standard output, for programs that start the server.
 func (s *server) listen(cmd *cobra.Command, svc *service.Server, complaints *log.Logger) error {
 	ctx := cmd.Context()
 	l, err := net.Listen("tcp", s.address)
@@ -67,7 +67,7 @@ func (s *server) listen(cmd *cobra.Command, svc *service.Server, complaints *log
 	select {
 	case <-ctx.Done():
 		s.log.Info("stopping")
-		drain(srv, s.stop)
+		drain(srv, s.stop, afterSignal)
 		return nil // exit code 0: stopping is how a server ends
 	case err := <-failed:
 		return err

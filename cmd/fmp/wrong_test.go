@@ -47,7 +47,8 @@ func TestWrong(t *testing.T) {
 		"word.yaml": "rond: 1\n", "side.yaml": "rond: 1\n", "named.yaml": "output: gone\n", "in.yaml/a": "",
 		"past.yaml":  "round: 1\nclient_graph: client.onnx\nroster: roster.txt\ndeadline: soon\n",
 		"roster.txt": "nobody\n", "grid.yaml": "vary: 1\n",
-		"plain/config.yaml": "dataset: {name: nowhere}\n", "settings.yaml": "extractor:\n  model: x.onnx\n", "key.yaml": "extractr:\n  model: x.onnx\n",
+		"plain/config.yaml": "dataset: {name: nowhere}\n",
+		"settings.yaml":     "extractor:\n  model: x.onnx\n", "key.yaml": "extractr:\n  model: x.onnx\n",
 		"cut.npy": "\x93NUMPY", "photos/1/a.png": picture.String(), "photos/2/b.png": picture.String(),
 		"stray/zebra/a.png": picture.String(), "not.part": "nothing", "bad.npy": "not numpy", "bad.pb": "\xff\xff\xff",
 		"token": "a token of the test's own", "short.token": "guess", "read.token": "a token of the test's own"}

@@ -98,8 +98,9 @@ func TestUnreadKinds(t *testing.T) {
 		"JPEG of 12 bits": {frame(0xc1, 12, 1, 0x11, 0), "have 12 bits; 8 are read" + asPNG},
 		"two components":  {frame(0xc0, 8, 1, 0x11, 0, 2, 0x11, 0), "has 2 components; 1, 3 and 4 are read" + asPNG},
 		"thirds":          {frame(0xc0, 8, 1, 0x31, 0, 2, 0x11, 0, 3, 0x11, 0), "and 4 are read" + asPNG},
-		"nameless inks":   {bytes.Replace(inks, []byte("Adobe"), []byte("adobe"), 1), "no Adobe segment that says which" + asPNG},
-		"cut JPEG":        {frame(0xc0, 8, 1, 0x11, 0), "not a readable image: it is cut off"},
+		"nameless inks": {bytes.Replace(inks, []byte("Adobe"), []byte("adobe"), 1),
+			"no Adobe segment that says which" + asPNG},
+		"cut JPEG": {frame(0xc0, 8, 1, 0x11, 0), "not a readable image: it is cut off"},
 	} {
 		err := (Fit{H: 1, W: 1, Ch: 3}).Decode(t.Context(), c.data, make([]byte, 3))
 		if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {

@@ -102,14 +102,17 @@ func random(bytes int) string {
 }
 
 // HTTP returns an HTTP client for a server, and the server's base URL, to which paths are appended.
-// See [New] for the arguments. Errors quote no password and no token of an address: nothing before
-// its last @, and nothing from a ? or # on.
+// See [New] for the arguments. Errors quote no password and no token of an address: nothing from a
+// ? or # on, and nothing before an @ that may end a password.
 func HTTP(address, ca string) (*http.Client, string, error) {
-	shown := address[strings.LastIndex(address, "@")+1:]
+	u, err := url.Parse(address)
+	shown := address
+	if err != nil || u.User != nil || u.Host == "" || strings.Contains(u.RawQuery+u.Fragment, "@") {
+		shown = address[strings.LastIndex(address, "@")+1:]
+	}
 	if i := strings.IndexAny(shown, "?#"); i >= 0 {
 		shown = shown[:i]
 	}
-	u, err := url.Parse(address)
 	switch {
 	case err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http"):
 		return nil, "", fmt.Errorf("server %q; want https://HOST:PORT", shown)

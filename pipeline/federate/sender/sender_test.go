@@ -289,6 +289,9 @@ func TestAddresses(t *testing.T) {
 		"https://h:port?token=s3cret":      `server "https://h:port"; want https`,
 		"http://server.example?key=s3cret": "has a ? or #",
 		"http://server.example/a":          "server http://server.example/a: plain HTTP",
+		"http://server.example/a@b":        "server http://server.example/a@b: plain HTTP",
+		"https://h/a@b?token=s3cret":       "server https://h/a@b: its address has a ? or #",
+		"https://u:53#s3cret@h":            "server h: its address has a ? or #",
 	} {
 		_, _, err := HTTP(address, "")
 		if says == "" {
