@@ -3,6 +3,7 @@ package pass
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -149,18 +150,8 @@ func (in *inliner) call(n *onnx.Node, f *onnx.Function) ([]*onnx.Node, error) {
 		return nil, fmt.Errorf("%d inputs and %d outputs for a function of %d and %d",
 			len(n.Inputs), len(n.Outputs), len(f.Inputs), len(f.Outputs))
 	}
-	for d, v := range f.Opsets {
-		if d == "ai.onnx" {
-			d = ""
-		}
-		have, ok := in.opsets[d]
-		if !ok {
-			in.opsets[d] = v
-		} else if n := in.differs(f.Nodes, d, v, have); n != nil {
-			return nil, fmt.Errorf("the function imports version %d of operator set %q and the model "+
-				"version %d, and %s is not known to be the same in both; export the model with one version",
-				v, d, have, n.Label())
-		}
+	if err := in.imports(f); err != nil {
+		return nil, err
 	}
 	// Parts are counted before the body is cloned, so that the bound holds memory back as well.
 	for _, b := range f.Nodes {
@@ -226,6 +217,26 @@ func (in *inliner) call(n *onnx.Node, f *onnx.Function) ([]*onnx.Node, error) {
 		}
 	}
 	return append(body, extra...), nil
+}
+
+// imports adds the operator sets of a function to the model's. A set that both have in two versions
+// is an error where a node of the function may differ between these.
+func (in *inliner) imports(f *onnx.Function) error {
+	for _, name := range slices.Sorted(maps.Keys(f.Opsets)) {
+		d, v := name, f.Opsets[name]
+		if d == "ai.onnx" {
+			d = ""
+		}
+		have, ok := in.opsets[d]
+		if !ok {
+			in.opsets[d] = v
+		} else if n := in.differs(f.Nodes, d, v, have); n != nil {
+			return fmt.Errorf("the function imports version %d of operator set %q and the model "+
+				"version %d, and %s is not known to be the same in both; export the model with one "+
+				"version", v, d, have, n.Label())
+		}
+	}
+	return nil
 }
 
 // differs returns a node whose operator is not the same in two versions of its operator set, nil
