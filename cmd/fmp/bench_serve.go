@@ -309,10 +309,11 @@ func (res *servedLoad) send(ctx context.Context, client *http.Client, urls [2]st
 	return nil
 }
 
-// waitPooled asks for the classifier until it is there; of a long one the first maxReply bytes are
-// read. It asks ten times a second until the context ends. Any other status than 200 means that the classifier is not there yet. An error of the
-// connection ends the wait, as the server has then ended. So does a pooling that failed: the time
-// of another try would not be the round's.
+// waitPooled asks for the classifier until it is there, ten times a second until the context ends.
+// Of a long classifier the first maxReply bytes are read. Any other status than 200 means that it is
+// not there yet. An error of the connection ends the wait, as the server has then ended. So does a
+// pooling that failed, which is looked for every five seconds: the time of another try would not be
+// the round's.
 func waitPooled(ctx context.Context, client *http.Client, url string) error {
 	for i := 0; ; i++ {
 		status, _, err := ask(ctx, client, url+wire.RoundPath(benchRound)+"/classifier.onnx")

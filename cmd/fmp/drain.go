@@ -16,7 +16,8 @@ func outlasting(ctx context.Context) (context.Context, context.CancelCauseFunc) 
 }
 
 // Requests under way have these times to be answered. After a signal the rest of interrupt.Grace is
-// for the program to close its state; where a notice ends the server, nothing ends the program.
+// for the program to close its state. Where a notice ends the server the program has no such bound,
+// unless a signal comes meanwhile.
 const (
 	afterSignal = interrupt.Grace / 2
 	afterNotice = 5 * time.Second

@@ -46,7 +46,6 @@ func (s *server) listen(cmd *cobra.Command, svc *service.Server, complaints *log
 	l = &acceptor{Listener: l, log: s.log}
 	srv := service.HTTPServer(svc.Handler(), complaints, s.hosts...)
 	// Room for both: neither waits for a reader once the other has failed.
-	//
 	failed := make(chan error, 2)
 	work, stop := context.WithCancel(ctx)
 	defer stop()

@@ -407,6 +407,10 @@ func Import(ctx context.Context, from, name, dir string, replace,
 		bad = ds.Bad
 	}
 	err = place(ctx, to, func(tmp string) error {
+		// place may have put back the folder of a program that was killed, or another made one.
+		if _, err := os.Lstat(to); err == nil && !replace {
+			return fmt.Errorf("%s is there already; give --replace, or another name with --name", to)
+		}
 		if archive == nil {
 			err = copyTree(ctx, from, tmp, bad)
 		} else {

@@ -53,8 +53,9 @@ func ReadFile(path string) ([]byte, error) {
 // LoadOwn is [Load] of a file that was read, whose bytes the model takes over: larger tensors stay
 // where they lie in data, which is moved for it and no longer the file. Where whole, which may be
 // nil, says so of the model's metadata, the model must be one closed file ([Closed]): no other is
-// looked at. The bytes of the tensors in files beside it, as many as their shapes say, are written
-// to beside in the order of these files' names, of offsets and of lengths; its errors are not read.
+// looked at. The bytes of tensors in files beside it, as many as their shapes say, are written to
+// beside. They come in the order of these files' names, of offsets and of lengths. Errors of beside
+// are not read.
 func LoadOwn(path string, data []byte, whole func(metadata map[string]string) bool,
 	beside io.Writer) (*onnx.Model, error) {
 	m, err := load(path, data, whole, beside)

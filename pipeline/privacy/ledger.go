@@ -2,6 +2,7 @@ package privacy
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -333,8 +334,9 @@ func handed(past []Spending, next Spending) (*Spending, error) {
 	case sent[next.Server] || servers[next.Server] && !split:
 		return nil, nil
 	case split && len(sent) > 0:
-		return nil, errors.New("its shares went to another pair of servers: who is in both pairs " +
-			"may open it; compress or join with --redraw splits anew, and spends its budget again")
+		return nil, errors.New("the shares of this upload went to another pair of servers: who " +
+			"is in both pairs may open them; compress or join with --redraw splits anew, and " +
+			"spends its budget again")
 	case servers[next.Server] || paid > len(servers) || len(servers) == 0:
 		s.Images = nil
 	case paid == 0:
@@ -382,7 +384,13 @@ func (l Ledger) names() []string {
 			break
 		}
 		if !filepath.IsAbs(target) {
-			target = filepath.Dir(path) + string(filepath.Separator) + target
+			dir, _ := filepath.Split(path)
+			target = dir + target
+		}
+		// Links in the folder give a ".." another meaning than its text has.
+		dir, name := filepath.Split(target)
+		if folder, err := filepath.EvalSymlinks(cmp.Or(dir, ".")); err == nil {
+			target = filepath.Join(folder, name)
 		}
 		all = append(all, target)
 	}

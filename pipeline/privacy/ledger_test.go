@@ -448,14 +448,15 @@ func TestSealOfLinks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := func(name string) Ledger { return Ledger{Path: filepath.Join(dir, name)} }
-	must.Do(t, os.Mkdir(path("real").Path, 0o700))
+	must.Do(t, os.MkdirAll(path("real/deep").Path, 0o700))
 	for link, target := range map[string]string{"link": path("real/spent").Path, "real/other": "spent",
-		"of": "real/other", "round": "round", "oldest": "old", "old": "kept"} {
+		"of": "real/other", "round": "round", "oldest": "old", "old": "kept",
+		"folder": path("real/deep").Path, "real/deep/up": "../spent"} {
 		if err := os.Symlink(target, path(link).Path); err != nil {
 			t.Skip(err) // a system without links
 		}
 	}
-	for i, name := range []string{"link", "real/spent", "of", "real/other", "link"} {
+	for i, name := range []string{"link", "real/spent", "of", "real/other", "folder/up", "link"} {
 		if _, earlier, err := path(name).Spend(spending(usual, uint64(i), 1), 0, false); err != nil || earlier != i {
 			t.Errorf("%s: %d earlier releases, %v; want %d", name, earlier, err, i)
 		}

@@ -135,8 +135,8 @@ func (w window) fit(in []int) (window, []int, error) {
 	return w, out, nil
 }
 
-// taps are where the window at output position p starts along axis k, of n elements, the first of its
-// taps that lies on the axis, and the one behind the last.
+// taps are those of the window at output position p that lie on axis k, of n elements: from first up
+// to end, which is not one of them. start is the position of tap 0, which may lie before the axis.
 func (w *window) taps(k, p, n int) (start, first, end int) {
 	start = p*w.stride[k] - w.begin[k]
 	d := w.dilation[k]

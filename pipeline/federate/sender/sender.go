@@ -107,7 +107,9 @@ func random(bytes int) string {
 func HTTP(address, ca string) (*http.Client, string, error) {
 	u, err := url.Parse(address)
 	shown := address
-	if err != nil || u.User != nil || u.Host == "" || strings.Contains(u.RawQuery+u.Fragment, "@") {
+	// A password with a / in it is read as a port with a path behind it.
+	if err != nil || u.User != nil || u.Host == "" ||
+		strings.Contains(u.RawQuery+u.Fragment, "@") || u.Port() != "" && strings.Contains(u.Path, "@") {
 		shown = address[strings.LastIndex(address, "@")+1:]
 	}
 	if i := strings.IndexAny(shown, "?#"); i >= 0 {

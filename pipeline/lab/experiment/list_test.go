@@ -174,10 +174,10 @@ func TestDamagedResults(t *testing.T) {
 func TestFiguresInRange(t *testing.T) {
 	for figures, want := range map[string]string{
 		`"acc":1,"brier":2,"nll":-1e-12,"value":-3,"diagnostics":{"x":-5}`: "",
-		`"acc":7.5`:          "line 1, , repeat 0, , FMP: acc is 7.5; allowed is 0 to 1",
+		`"acc":7.5`:          "line 1, , repeat 0, , FMP: acc is 7.5; want 0 to 1",
 		`"acc":-0.5`:         "acc is -0.5",
 		`"brier":2.5`:        "0 to 2",
-		`"nll":-1`:           "nll is -1; allowed is at least 0",
+		`"nll":-1`:           "nll is -1; want 0 or more",
 		`"upload_bytes":-8`:  "upload_bytes",
 		`"hindsight_nll":-1`: "hindsight_nll",
 		`"coverage":{"top":0.5,"classes":0.5,"near":1.5}`:              "coverage_near is 1.5",

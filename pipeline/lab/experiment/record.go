@@ -96,7 +96,7 @@ func parseRecords(data []byte) ([]Record, error) {
 }
 
 // most are the largest values of the figures that have one, by their names in a record. The least
-// is 0 for all, and settings have neither.
+// is 0 for all columns of numbers but value, a setting, which is not looked at.
 var most = map[string]float64{"acc": 1, "ece": 1, "brier": 2, "aurc": 1, "class_ece": 1,
 	"adaptive_ece": 1, "membership_auc": 1, "auroc_entropy": 1, "auroc_disagreement": 1,
 	"confidence": 1, "accuracy": 1}
@@ -113,11 +113,11 @@ func (r *Record) check() error {
 			top, ok = 1, true
 		}
 		if err == nil && (v < -rounding || ok && v > top+rounding) {
-			allowed := "at least 0"
+			allowed := "0 or more"
 			if ok {
 				allowed = fmt.Sprintf("0 to %v", top)
 			}
-			err = fmt.Errorf("%s is %v; allowed is %s: take the run's own file, or run it again",
+			err = fmt.Errorf("%s is %v; want %s: take the run's own file, or run it again",
 				name, v, allowed)
 		}
 	}

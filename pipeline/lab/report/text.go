@@ -170,8 +170,10 @@ func notes(ts []Table, bold bool) []string {
 	}
 	for _, t := range ts {
 		add(t.Repeats > 1, spreadNote(t.Same))
-		add(bold, bestNote(t.Same || t.Repeats < 2))
 	}
+	// Without an interval no other method is bold: the longer note holds for such tables too.
+	alone := !slices.ContainsFunc(ts, func(t Table) bool { return !t.Same && t.Repeats > 1 })
+	add(bold && len(ts) > 0, bestNote(alone))
 	for _, t := range ts {
 		for _, r := range t.Rows {
 			add(r.Untrained, untrainedNote)
