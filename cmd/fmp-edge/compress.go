@@ -54,6 +54,8 @@ type written struct {
 	Folders []imagefile.Mapped `json:"folders,omitempty"`
 }
 
+// compressCommand declares fmp-edge compress. It makes a file and speaks to no server: join and
+// send do that.
 var compressCommand = command{
 	name: "compress", args: "--model FILE --client NAME -o FILE SOURCE",
 	short: "Turn labelled images, or feature rows, into an upload",
@@ -199,7 +201,7 @@ func (c *compressing) check() error {
 
 // run checks flags and files, has the extractor approved, and makes the upload. No image is read
 // before the approval. The order is: flags, graph, signature, kind of round, approval, places of
-// outputs, images.
+// outputs, images. A step that fails ends the command before any later one has an effect.
 func (c *compressing) run(ctx context.Context, args []string, stdout, log io.Writer) error {
 	if err := c.check(); err != nil {
 		return err
@@ -309,7 +311,9 @@ func tell(log io.Writer, cl *client.Client, left []error) {
 
 // compressRows makes an upload of feature rows. Rows are [n, dx] and labels [n], each file of 64
 // MiB at most. Rows are float32 and labels whole numbers; both are checked before the model is
-// opened. An embedding gets no approval, as it sees features and no image.
+// opened. An embedding gets no approval, as it sees features and no image. Classes of few rows stay
+// in, as --at-least goes with images. Nothing is written before the signature of the embedding is
+// checked.
 func (c *compressing) compressRows(ctx context.Context, args []string, stdout io.Writer) error {
 	if len(args) != 0 || *c.labels == "" {
 		return usagef("compress: --rows wants --labels and no SOURCE; got %q",
@@ -353,7 +357,8 @@ func rowsTake(command string, rows bool, f *pflag.FlagSet, others ...string) err
 
 // write writes an upload and says so. skipped files were no images, and bad images could not be
 // read. N counts calibration points too, which the upload's own N leaves out. u is changed: its
-// round, client and precision are set here.
+// round, client and precision are set here. The upload is encoded whole before a file is touched. A
+// command that is stopped by then writes none.
 func (c *compressing) write(ctx context.Context, stdout io.Writer, u *federate.Upload, skipped,
 	bad int) error {
 	// Only join knows the round's bound.
@@ -400,7 +405,8 @@ func (c *compressing) write(ctx context.Context, stdout io.Writer, u *federate.U
 	return err
 }
 
-// ofCalibration says that some of the images are calibration points.
+// ofCalibration says that some of the images are calibration points. It is for the line of an
+// upload of points; that of moments has words of its own.
 func ofCalibration(n int) string {
 	if n == 0 {
 		return ""
@@ -418,6 +424,7 @@ func foldersFile(upload string) string { return upload + ".classes.csv" }
 
 // foldersTable is the table; nil where the list is empty. It is CSV with a heading, by which aTable
 // knows it again. A row is the folder, the class, its number, and the number of images.
+// [explainFolders] reads it back.
 func foldersTable(list []imagefile.Mapped) ([]byte, error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -445,7 +452,8 @@ func enough(list []imagefile.Mapped, atLeast int) []imagefile.Mapped {
 }
 
 // aTable reports whether a file is the table of an upload. Another file in that place is the
-// owner's, and is not written over. The heading alone is compared.
+// owner's, and is not written over. The heading alone is compared. The lines below it may have been
+// edited by hand.
 func aTable(was []byte) bool { return bytes.HasPrefix(was, []byte("folder,class,number,images\n")) }
 
 // withTable is files of an upload after their table. Without classes that of an earlier upload
@@ -483,12 +491,14 @@ func explainFolders(upload string) (string, error) {
 	return text, nil
 }
 
-// progressEvery is how often a command says how far it is. Shorter work says nothing.
+// progressEvery is how often a command says how far it is. Shorter work says nothing. A log of a
+// day's work so has fewer than 9000 of these lines.
 const progressEvery = 10 * time.Second
 
 // progress returns a function that says in a log how many images of how many were read, with their
 // rate and the time left. now tells the time. Time left is elapsed/done for each image that is
-// left. It is for one goroutine.
+// left. It is for one goroutine. The last image is not told of, as the upload's own line follows.
+// Rates are means since the start.
 func progress(log io.Writer, now func() time.Time) func(done, total int) {
 	start := now()
 	last := start

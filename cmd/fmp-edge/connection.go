@@ -36,7 +36,8 @@ type sent struct {
 
 // connection is the flags of the commands that speak to a server. The pointers are set when the
 // command line is parsed. first and second are set by open, in rounds that it accepts. join embeds
-// it, and send has one.
+// it, and send has one. The flags are one set for both, so that a round's limits are stated alike
+// in either.
 type connection struct {
 	// They are the files of the key, of certificates, and of the receipt; "" is the default.
 	key, ca, receipt *string
@@ -92,7 +93,8 @@ func connectionFlags(f *pflag.FlagSet) *connection {
 	return c
 }
 
-// beside is the name of a file of a round beside the key's.
+// beside is the name of a file of a round beside the key's. kind is the end of the name, such as
+// receipt.json.
 func (c *connection) beside(round uint64, kind string) string {
 	return besideKey(*c.key, round, kind)
 }
@@ -169,7 +171,9 @@ func checkWait(command string, wait time.Duration) error {
 }
 
 // dial asks the server at an address for its round. wait bounds how long a server that does not
-// answer is asked again. The sender's lines go to log, with the program's name.
+// answer is asked again. The sender's lines go to log, with the program's name. Errors of the
+// address are usage errors, and those of the server the sender's own. No request but that for the
+// description is made.
 func dial(ctx context.Context, command, url, ca string, wait time.Duration,
 	log io.Writer) (*sender.Client, *wire.Description, error) {
 	s, err := sender.New(url, ca)
@@ -275,7 +279,8 @@ func (c *connection) had(ctx context.Context, key *identity.Key, data []byte) (b
 }
 
 // sendHelper sends the helper's share of an upload, which the leader asks the helper about, and
-// keeps its receipt. It comes before the leader's.
+// keeps its receipt. It comes before the leader's. Both shares are read and compared before either
+// is sent. The leader refuses a share whose counterpart the helper lacks, hence the order.
 func (c *connection) sendHelper(ctx context.Context, command string, key *identity.Key,
 	upload string, had bool) error {
 	if c.second == nil {
@@ -335,7 +340,8 @@ func (c *connection) receiptsFree(command, client string) error {
 }
 
 // saveReceipt writes a receipt, of an upload or of a withdrawal, as JSON. own tells an earlier
-// receipt of the same purpose, which it may replace. It is indented JSON with an end of line.
+// receipt of the same purpose, which it may replace. It is indented JSON with an end of line. A
+// file of any other kind in that place is an error, and stays.
 func saveReceipt(command, path string, r any, own func(was []byte) bool) error {
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -358,7 +364,8 @@ func ofServer(ctx context.Context, d *wire.Description, making *pflag.FlagSet, g
 }
 
 // servers are the public keys of those that get an upload. The leader's is the first of two, which
-// a space parts, as in [privacy.Spending].
+// a space parts, as in [privacy.Spending]. It is the text by which the ledger tells whether these
+// servers have had an upload.
 func (c *connection) servers() string {
 	if c.second == nil {
 		return c.first.round.ServerKey

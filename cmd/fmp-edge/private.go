@@ -61,6 +61,8 @@ type privateFlags struct {
 	reply *time.Duration
 }
 
+// newPrivateFlags declares the flags of a private round. Their defaults are those of a round file,
+// so that a client states the numbers that differ alone.
 func newPrivateFlags(f *pflag.FlagSet) privateFlags {
 	b := &privacy.Budget{}
 	f.Float64Var(&b.Epsilon, "epsilon", 0,
@@ -103,7 +105,8 @@ const ledgerHelp = "file of what private rounds and reports with noise spent on 
 // fits returns an error where a private round's flags are missing, or given with a graph of another
 // round: an upload that is taken for a private one is the worst that can happen. private says of
 // which kind the graph is, and model is its file, for errors. It is asked before the extractor is
-// approved.
+// approved. Both directions are refused: a private graph without a budget, and a budget without a
+// private graph. No ledger is opened by it.
 func (p privateFlags) fits(f *pflag.FlagSet, model string, private bool) error {
 	if private && !f.Changed("epsilon") {
 		return usagef("compress: %s is the client graph of a private round: give --epsilon, and "+
@@ -142,7 +145,7 @@ func (p privateFlags) fits(f *pflag.FlagSet, model string, private bool) error {
 }
 
 // checkMaxEpsilon refuses a --max-epsilon that is no limit: a number below 0, infinity, or NaN; 0
-// is any.
+// is any. The negated test refuses NaN, with which no comparison holds.
 func checkMaxEpsilon(command string, epsilon float64) error {
 	if !(epsilon >= 0) || math.IsInf(epsilon, 0) {
 		return usagef("%s: --max-epsilon %v; allowed are numbers above 0, and 0 for any", command,
@@ -153,7 +156,9 @@ func checkMaxEpsilon(command string, epsilon float64) error {
 
 // compressPrivate makes a message of a private round and writes it, at a fixed time after the
 // start. Remarks on the images are printed then. The time of the reply and of each line before it
-// depends on the clock alone ([client.Reply]).
+// depends on the clock alone ([client.Reply]). Errors of the work come at that time too, since an
+// early one would tell of the images. Of a command that is stopped the remarks are dropped: their
+// writer may be at work still.
 func (c *compressing) compressPrivate(ctx context.Context, cl *client.Client, source string, stdout,
 	log io.Writer) error {
 	if *c.calibrate > 0 {
@@ -236,7 +241,8 @@ type answer struct {
 
 // answer makes a message of a private round, unless it was made before: then that one is kept, as
 // noise that is drawn again over the same sums averages out. Its time is hidden by client.Reply,
-// and so may depend on the images.
+// and so may depend on the images. The ledger asks again, as each line is written, whether the
+// round still takes the upload. Nothing is spent or written here: Record and Give do that.
 func (c *compressing) answer(ctx context.Context, cl *client.Client, source string, stdout,
 	log io.Writer) (client.Answer, error) {
 	b, f := *c.private.budget, cl.Manifest
@@ -290,7 +296,8 @@ func (c *compressing) answer(ctx context.Context, cl *client.Client, source stri
 // Record is [client.Answer]. All that Give needs space for is on the disk before. A release that is
 // given again is held without payment, and one that was salted is paid for as a line without
 // images. A server that has not had the release is charged besides. After an error nothing was
-// spent, or the ledger counts the files that are kept.
+// spent, or the ledger counts the files that are kept. Files are held in the order in which they
+// are placed: table, helper's share, leader's.
 func (a *answer) Record() error {
 	var files []content
 	for i, data := range slices.Backward(a.messages) {
@@ -344,7 +351,7 @@ func hand(command string, l privacy.Ledger, s privacy.Spending, limit float64,
 // messages makes the messages of a private upload: one, or a share for each of two servers. most
 // bounds each in bytes, 0 for no bound; it is checked before any budget is spent. Of two shares the
 // first is the leader's (prio.Leader), and the second the helper's. Either share alone tells
-// nothing of the sums.
+// nothing of the sums. Noise of the client's own is drawn here, from crypto/rand.
 func messages(cl *client.Client, im *client.Labelled, w released, most int) ([][]byte, error) {
 	whole, err := cl.Release(im, w.Budget, w.Client, w.Round)
 	if err != nil {
@@ -372,7 +379,7 @@ func messages(cl *client.Client, im *client.Labelled, w released, most int) ([][
 
 // absolute returns where messages will stand, whole paths, with their digests. Paths are whole, so
 // that the same command in another folder finds them. Digests are of the bytes that will be
-// written.
+// written. The ledger keeps them, by which a later call finds its message again.
 func absolute(upload string, messages [][]byte) ([]privacy.Written, error) {
 	var out []privacy.Written
 	for i, data := range messages {
@@ -413,7 +420,7 @@ func unsalted(r *federate.Release) bool {
 
 // salt puts a salt on a message of an earlier program that has none, and that no server takes.
 // Nothing is drawn again: the ledger counts the message, with no image beside it. The salt is
-// NonceSize random bytes.
+// NonceSize random bytes. Salts are of rounds with trusted noise, which have one message.
 func (a *answer) salt() error {
 	r, err := federate.DecodeRelease(a.messages[0], federate.Expect{Unsalted: true})
 	if err != nil || !unsalted(r) {
@@ -430,7 +437,8 @@ func (a *answer) salt() error {
 
 // Give is [client.Answer]: it writes a private upload and prints its spent budget. The leader's
 // share is there last, so that where it is both are. The files are on the disk: renames and lines
-// of output are left to do.
+// of output are left to do. An error of printing comes after the files are placed: the upload is
+// there nevertheless.
 func (a *answer) Give() error {
 	w := a.released
 	if err := a.files.paid(a.files.place()); err != nil {
@@ -462,5 +470,6 @@ func fileOf(upload string, server int) string {
 	return upload
 }
 
-// helperFile is where the helper's share stands beside the leader's.
+// helperFile is where the helper's share stands beside the leader's. Its name follows from the
+// upload's, so that send needs one path for both.
 func helperFile(upload string) string { return upload + ".helper" }

@@ -268,7 +268,8 @@ func (d *diagnosis) checkData(cfg settings.Dataset) []finding {
 
 // checkCache sees whether the cache folder can be written. It makes the folder, as a run would, and
 // a file that it removes again. Writing is the only test that heeds permissions and read-only
-// mounts alike. Features and the library of fmp setup lie there.
+// mounts alike. Features and the library of fmp setup lie there. The folder stays behind, and the
+// file does not.
 func checkCache() finding {
 	f := finding{Name: "cache folder", State: stateOK}
 	lib, err := ort.CacheDir()
@@ -329,7 +330,8 @@ func (d *diagnosis) print(out io.Writer) error {
 // is an error: fetching another would hide it. A library that works elsewhere, as one of the
 // system's, is enough: nothing is fetched. One in the cache folder goes on to ort.Fetch, which
 // compares its digest and leaves it alone or fetches it again. All errors mean that the library is
-// not there, and the exit code is 3. Nothing half fetched is put in its place.
+// not there, and the exit code is 3. Nothing half fetched is put in its place. It is the one
+// command here that uses the network.
 func newSetupCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "setup",
@@ -414,7 +416,8 @@ or Markdown. Point $MANPATH at the folder above DIR, if DIR is called man1, to r
 }
 
 // newVersionCommand declares fmp version. Version and commit are those that the Go toolchain, or
-// the build, recorded in the file of the program (package buildinfo).
+// the build, recorded in the file of the program (package buildinfo). It reads no settings and
+// opens no engine, so that it works where nothing else does.
 func newVersionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "version",

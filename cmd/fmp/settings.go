@@ -141,7 +141,8 @@ func bindSettings(cmd *cobra.Command, target any, aliases map[string]string,
 }
 
 // completeSetting returns the completion of a setting's values. Files are offered where a setting
-// may name one. Completion reads no settings file.
+// may name one. Completion reads no settings file. Values are offered and not enforced: resolve
+// checks those that are given.
 func completeSetting(f option.Setting) cobra.CompletionFunc {
 	switch values := f.Choices(); {
 	case f.Key == "dataset.name":
@@ -159,7 +160,8 @@ func completeSetting(f option.Setting) cobra.CompletionFunc {
 }
 
 // settingFlag is a flag whose text is decoded with all other sources in resolve. Its text is that
-// of the default until it is given.
+// of the default until it is given. pflag takes the text at the declaration for the default that
+// help shows.
 type settingFlag struct {
 	text, kind string
 	given      int // how often
@@ -167,7 +169,8 @@ type settingFlag struct {
 
 func (f *settingFlag) String() string { return f.text }
 
-// Set keeps the text, and counts how often the flag is given: twice is an error of readFlags.
+// Set keeps the text, and counts how often the flag is given: twice is an error of readFlags. It
+// never fails: a wrong value is told with the faults of all other sources.
 func (f *settingFlag) Set(s string) error {
 	f.text = s
 	f.given++
@@ -213,7 +216,7 @@ func (s *resolver) recorded(acts ...string) string {
 }
 
 // flagText is a flag's value, of a list its items. pflag prints lists in brackets, which no command
-// line takes.
+// line takes. Items are parted by commas, as --set and the flags themselves take them.
 func flagText(f *pflag.Flag) string {
 	if list, ok := f.Value.(pflag.SliceValue); ok {
 		return strings.Join(list.GetSlice(), ",")
@@ -248,7 +251,7 @@ func kindName(t reflect.Type) string {
 }
 
 // keys returns the keys of every command's settings, its own first. The keys of fmp run and fmp
-// pool are those of all settings files.
+// pool are those of all settings files. A key that several commands have is there once.
 func (s *resolver) keys() []string {
 	var keys []string
 	for _, f := range s.fields {
@@ -318,7 +321,7 @@ func (s *resolver) unknown(key, where string) error {
 
 // resolve reads every source, decodes and validates the settings into the target. Its errors are
 // the user's (exit code 2). The target has the values, and list their sources, where there is no
-// error. --config goes before $FMP_CONFIG.
+// error. --config goes before $FMP_CONFIG. No source is written to.
 func (s *resolver) resolve() error {
 	if s.file == "" {
 		s.file = os.Getenv("FMP_CONFIG")
@@ -372,7 +375,8 @@ type givenValues struct {
 	errs   []error
 }
 
-// give notes a value and its source, over an earlier one.
+// give notes a value and its source, over an earlier one. Sources are therefore read from the
+// weakest to the strongest.
 func (g *givenValues) give(key, source string, value any) {
 	g.source[key], g.raw[key] = source, value
 }
@@ -381,7 +385,8 @@ func (g *givenValues) give(key, source string, value any) {
 func (g *givenValues) refuse(err error) { g.errs = append(g.errs, err) }
 
 // readFile reads the values of a settings file. Those that other commands alone read are collected
-// too, and decode passes them over. viper has put keys in lower case and joined groups by dots.
+// too, and decode passes them over. viper has put keys in lower case and joined groups by dots. A
+// key without a value would else pass for one that was left out.
 func (g *givenValues) readFile(file *viper.Viper) {
 	where := "file " + g.file
 	for _, key := range file.AllKeys() {

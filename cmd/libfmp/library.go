@@ -100,7 +100,8 @@ func drop(handle uint64) {
 }
 
 // openClassifier opens a classifier from the bytes of its file. Its notice is looked for by
-// fmp_classifier_open, as bytes have no file beside them.
+// fmp_classifier_open, as bytes have no file beside them. An operator has one thread a core, which
+// 0 asks for.
 func openClassifier(data []byte) (uint64, error) {
 	c, err := classify.ParseImages(data, 0)
 	if err != nil {
@@ -229,7 +230,8 @@ func foldersOf(f models.Manifest) []string {
 	return names
 }
 
-// number is that of the image of a name. Names are source's own, so that the text is digits.
+// number is that of the image of a name. Names are source's own, so that the text is digits. It is
+// the inverse of the names that source gives, whichever folder they are in.
 func number(p string) int {
 	i, _ := strconv.Atoi(strings.TrimSuffix(path.Base(p), ".jpg"))
 	return i
@@ -296,6 +298,7 @@ func (e *evaluation) check() error {
 // evaluate scores labelled images and returns the signed counts of a site. With noise each image is
 // classified by itself, and one that cannot be read is left out: an error would tell of it. The
 // report is signed with the client's key and kept nowhere: a ledger of noise is the caller's.
+// Labels, key and options are checked before the handle is looked for.
 func evaluate(handle uint64, im *images, e *evaluation) ([]byte, error) {
 	key, err := identity.Parse(e.key)
 	if err != nil {
@@ -347,7 +350,8 @@ type upload struct {
 	atLeast   int    // images of a class, 0: any
 }
 
-// check returns an error for an upload that is not made.
+// check returns an error for an upload that is not made. The precision is checked where the upload
+// is encoded.
 func (o *upload) check() error {
 	if err := identity.CheckName(o.name); err != nil {
 		return err

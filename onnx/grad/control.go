@@ -33,6 +33,7 @@ type subgraph struct {
 // subgraph prepares a node's graph for inputs of which so much is known. Of carried values (behind
 // lead inputs that are not), sizes that a turn may change are taken as unknown. in has one element
 // for each input of g, and is written to. skip is the number of outputs before the carried ones.
+// The graph is a clone, so that the node's own stays as it is.
 func (c *call) subgraph(g *onnx.Graph, in []onnx.ValueInfo, lead, carried,
 	skip int) *subgraph {
 	s := &subgraph{graph: onnx.CloneGraph(g)}
@@ -43,6 +44,7 @@ func (c *call) subgraph(g *onnx.Graph, in []onnx.ValueInfo, lead, carried,
 			continue
 		}
 		s.captures = append(s.captures, name)
+		// Such a constant needs no input, and shapes can be worked out from its value.
 		if t, ok := c.constOf(name); ok && !c.active[name] {
 			constants[name] = t
 			continue
@@ -71,6 +73,7 @@ func (c *call) subgraph(g *onnx.Graph, in []onnx.ValueInfo, lead, carried,
 		steady := true
 		for i := range carried {
 			a, b := in[lead+i].Shape, s.graph.Outputs[skip+i].Shape
+			// A rank that is not known before a turn stays so.
 			if a == nil {
 				continue
 			}
@@ -98,6 +101,7 @@ func (c *call) subgraph(g *onnx.Graph, in []onnx.ValueInfo, lead, carried,
 	}
 	inner := newEmitter(m)
 	maps.Copy(c.taken, inner.taken)
+	// Names and the budget are shared: no graph within reuses a name of one around it.
 	inner.taken, inner.next, inner.twice, inner.budget = c.taken, c.next, c.twice, c.budget
 	s.emitter, s.nodes = inner, s.graph.Nodes
 	s.cot = cotangents{e: inner, of: map[string]string{}}
@@ -135,6 +139,7 @@ func addTerms(by map[string]int, size string, sign int) {
 		factor, of, _ := strings.Cut(term, "*")
 		n, err := strconv.Atoi(factor)
 		if err != nil {
+			// A term without a number counts once, or minus once behind a sign.
 			n, of = 1, term
 			if rest, minus := strings.CutPrefix(term, "-"); minus {
 				n, of = -1, rest

@@ -37,6 +37,8 @@ func vjpEinsum(c *call) []string {
 		if !c.wants(i) {
 			continue
 		}
+		// Sources are the terms of in, in the same order: the cotangent's first, then the other
+		// operands'.
 		in, sources := []string{c.g()}, []string{result}
 		for j, other := range terms {
 			if j != i {

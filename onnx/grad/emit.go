@@ -41,6 +41,7 @@ func newEmitter(m *onnx.Model) *emitter {
 		constants: map[string]*onnx.Tensor{},
 	}
 	g := m.Graph
+	// Later entries replace earlier ones: those of inputs and, below, of initializers win.
 	for _, vs := range [][]onnx.ValueInfo{g.Values, g.Outputs, g.Inputs} {
 		for _, v := range vs {
 			e.info[v.Name] = v
@@ -102,6 +103,7 @@ func (e *emitter) opN(op string, in []string, n int, attrs ...onnx.Attr) []strin
 			fmt.Fprintf(&key, " %v%v", a.Tensor, a.Tensor.Data)
 		}
 	}
+	// No rule emits a random operator, so that equal nodes give equal values.
 	if out, ok := e.made[key.String()]; ok && len(out) == n {
 		return out
 	}
@@ -179,6 +181,7 @@ func (e *emitter) table(at func(i int) float64, like string, shape ...int) (stri
 		}
 		return e.constant(onnx.NewTensor(v, shape...)), nil
 	}
+	// Other types are made in float32, and a Cast in the graph rounds them.
 	v := make([]float32, n)
 	for i := range v {
 		v[i] = float32(at(i))
@@ -202,6 +205,7 @@ func (e *emitter) constOf(v string) (*onnx.Tensor, bool) {
 	if t, ok := e.constants[v]; ok {
 		return t, true
 	}
+	// The name "" is of an input that is left out.
 	if v == "" || e.active[v] {
 		return nil, false
 	}

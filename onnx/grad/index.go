@@ -129,6 +129,7 @@ func (c *call) padSlice(s *sliced, rank int) string {
 			n := sx[a].Size
 			lo, hi := bound(s.starts[i], n), bound(s.ends[i], n)
 			before[a] = lo
+			// An end before the start is an empty slice, whose padding alone has the size n.
 			after[a] = c.ints(n - lo - max(0, hi-lo))
 			continue
 		}

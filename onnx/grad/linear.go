@@ -31,8 +31,10 @@ func vjpDet(c *call) []string {
 	n := s[r-1].Size
 	g := c.unsqueeze(c.g(), r-2, r-1)
 	switch n {
+	// A matrix without elements has an empty cotangent.
 	case 0:
 		return []string{c.filled(x, 0)}
+	// The one cofactor is the determinant of the empty matrix, 1.
 	case 1:
 		return []string{g}
 	}
@@ -75,6 +77,7 @@ func vjpMaxUnpool(c *call) []string {
 		}
 		g = c.op("Slice", []string{g, c.ints(make([]int, w.dims+2)...), c.vec(parts...)})
 	}
+	// An index is a place in the whole flattened output, batch and channels among its axes.
 	read := c.op("GatherElements", []string{c.reshape(g, c.ints(-1)), c.reshape(at, c.ints(-1))})
 	return []string{c.reshapeLike(read, x)}
 }
@@ -86,6 +89,7 @@ func vjpTensorScatter(c *call) []string {
 	r := c.rank(cache)
 	axis := c.axis(cache)
 	in := []string{g, c.filled(update, 0)}
+	// at[b, ..., p, ...] = first[b] + p: p counts along the axis, and b along the batch, axis 0.
 	line, column := ones(r), ones(r)
 	line[axis], column[0] = -1, -1
 	zero, one := c.constant(onnx.Scalar(int64(0))), c.constant(onnx.Scalar(int64(1)))

@@ -39,6 +39,7 @@ func vjpLoss(c *call) []string {
 	}
 	u := c.g()
 	if c.attrs.Str("reduction") == "mean" {
+		// Without weights and ignored labels each label counts 1, and the sum is their number.
 		total := c.cast(c.un("Size", labels), c.dtype(x))
 		if each != "" {
 			total = c.sumAll(each)
@@ -49,6 +50,7 @@ func vjpLoss(c *call) []string {
 		u = c.mul(u, each)
 	}
 	if c.attrs.Str("reduction") != "none" { // as one for each label
+		// A reduced loss is a scalar, whose cotangent is the same for each label.
 		u = c.op("Expand", []string{u, c.un("Shape", labels)})
 	}
 	// OneHot gives -1 at the label, which is the sign of the equation above.

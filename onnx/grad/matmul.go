@@ -31,12 +31,14 @@ func vjpMatMul(c *call) []string {
 	if rb == 1 {
 		bm = c.unsqueeze(b, 1)
 		sb = append(append([]onnx.Dim{}, sb...), onnx.Known(1))
+		// Y has no axis for the one column, which stands last.
 		g = c.unsqueeze(g, len(sg))
 		sg = append(append([]onnx.Dim{}, sg...), onnx.Known(1))
 	}
 	if ra == 1 {
 		am = c.unsqueeze(a, 0)
 		sa = append([]onnx.Dim{onnx.Known(1)}, sa...)
+		// Y has no axis for the one row, which stands before the last.
 		g = c.unsqueeze(g, len(sg)-1)
 		last := sg[len(sg)-1]
 		sg = append(append([]onnx.Dim{}, sg[:len(sg)-1]...), onnx.Known(1), last)
@@ -56,6 +58,7 @@ func vjpMatMul(c *call) []string {
 		}
 	}
 	if c.wants(1) {
+		// Axes of unknown size count as a stack of their own, since they may be over 1.
 		single := !slices.ContainsFunc(sb[:len(sb)-2],
 			func(d onnx.Dim) bool { return !d.IsKnown() || d.Size != 1 })
 		if single && len(sa) > 2 && len(sg) == len(sa) {

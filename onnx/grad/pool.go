@@ -27,6 +27,7 @@ func vjpMaxPool(c *call) []string {
 		try.Fail("storage_order 1 is not supported")
 	}
 	at := c.ensureOutput(1, onnx.ValueInfo{DType: onnx.Int64, Shape: c.shape(c.out(0))})
+	// Windows may share their largest element, so that cotangents are added where they meet.
 	n := c.un("Size", x)
 	zeros := c.filledShape(c.reshape(n, c.ints(1)), 0, c.dtype(x))
 	flat := c.op("ScatterElements",
@@ -132,6 +133,7 @@ func (c *call) averaged(w window, area int) string {
 		return ""
 	}
 	s := c.shape(c.in(0))
+	// Windows are boxes, so that the count is a product of one count an axis.
 	perAxis, shape := make([][]float64, w.dims), []int{1, 1}
 	for i := range perAxis {
 		if !s[2+i].IsKnown() {

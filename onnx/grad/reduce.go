@@ -90,6 +90,7 @@ func vjpReduce(c *call) []string {
 		if r.at == "" && !r.none {
 			n = c.size(x, r.axes)
 		} else {
+			// Axes are not known here: a sum of ones over them counts the elements.
 			n = c.again(c.filled(x, 1), r)
 		}
 		gx = c.op("Expand", []string{c.div(g, n), c.shapeOf(x)})

@@ -72,6 +72,7 @@ func vjpSplit(c *call) []string {
 	for i := range parts {
 		parts[i] = c.cotangent(i)
 	}
+	// A negative axis goes on as it is: Concat counts it from the same rank.
 	return []string{c.concat(c.attrs.Int("axis"), parts...)}
 }
 

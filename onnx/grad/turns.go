@@ -56,6 +56,7 @@ func vjpScan(c *call) []string {
 		out := make([]bool, n)
 		for i, d := range c.attrs.Ints(name) {
 			if i < n {
+				// Direction 1 is from the end, and 0 from the beginning.
 				out[i] = d == 1
 			}
 		}
@@ -321,9 +322,11 @@ func (t *turns) collect(out []string, apart []int) []string {
 	for k, i := range apart {
 		v := out[pos+k]
 		if !t.inBack[i] { // the turns went from the end
+			// An end far before the first place lets the walk backward reach place 0.
 			v = t.op("Slice", []string{v, t.ints(-1), t.constant(onnx.Vector(int64(-1 << 62))),
 				t.ints(0), t.ints(-1)})
 		}
+		// The Loop has stacked the turns along axis 0; the scanned value has them along axis a.
 		if a := t.inAxes[i]; a != 0 {
 			r := t.rank(t.scanned[i])
 			v = t.transpose(v, slices.Insert(span(1, r), a, 0)...)

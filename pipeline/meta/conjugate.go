@@ -69,6 +69,7 @@ type conjugatePhase struct {
 	begin func(*conjugateTrainee) error
 }
 
+// allScalars are the scalars of one set, by the ends of their names, which follow the set's.
 var allScalars = []string{models.ConjLogRho, models.ConjLogTau, models.ConjLogB,
 	models.ConjLogitGamma, models.ConjO1, models.ConjO2}
 
@@ -214,6 +215,7 @@ func (t *conjugateTrainee) enter(phase int) error {
 	if err != nil {
 		return err
 	}
+	// The phase before keeps its graph until the loss of this one is built.
 	t.close()
 	t.phase = phase
 	t.run, err = t.newStep(loss, params)
@@ -222,6 +224,7 @@ func (t *conjugateTrainee) enter(phase int) error {
 
 // newStep prepares the steps of Adam on a loss.
 func (c *Config) newStep(loss *onnx.Model, params []string) (*train.Step, error) {
+	// Squares of gradients are averaged over about 1/(1 - 0.99) = 100 steps.
 	adam := optim.AdamW{Beta2: 0.99}
 	init := train.Params(loss, nil)
 	m, err := train.StepModel(loss, "loss", params, adam, optim.Options{})
@@ -244,6 +247,7 @@ func (t *conjugateTrainee) now() map[string]*onnx.Tensor {
 	state := t.run.State()
 	for name, v := range t.values {
 		if move := state[models.ConjMove+name]; move != nil {
+			// The scale is that of Moves in enter, as values are those at the start of the phase.
 			w, by := v.Clone(), float32(meanAbs(v)/10)
 			for i, d := range move.F32() {
 				w.F32()[i] += by * d
@@ -270,6 +274,7 @@ func (t *conjugateTrainee) step(ctx context.Context, i int, rate float64) (train
 			return nil, err
 		}
 	}
+	// The tasks of step i depend on the seed and on i alone: a resumed training draws the same.
 	batch, err := t.draw(ctx, t.Corpus, conjugateTarget, t.Batch, "conjugate", i)
 	if err != nil {
 		return nil, err
@@ -336,6 +341,7 @@ func spread(set *point.Set, from int, rows, labels *onnx.Tensor) {
 }
 
 // addTargets writes the points that task i is scored on, and batches of them for the joint score.
+// Entry [i, j, b] of batches is how often batch b of task i has point j.
 func addTargets(in map[string]*onnx.Tensor, i int, r *rand.Rand, set *point.Set) {
 	spread(set, i*set.N, in["targets"], in["target_labels"])
 	rows := in["targets"].F32()[i*set.N*set.Dx : (i+1)*set.N*set.Dx]
@@ -360,6 +366,7 @@ func (t *conjugateTrainee) validate(ctx context.Context, _ int) (train.Metrics, 
 		return nil, err
 	}
 	defer s.Close()
+	// Clients take their points first, and targets are of the rows that are left.
 	target := min(validationPoints, t.Validation.Len()-t.Clients*t.Points)
 	mean := train.Metrics{}
 	for i := range t.ValidationTasks {
@@ -385,7 +392,8 @@ const (
 	stateStep   = "step/"
 )
 
-// State returns the parameters at the start of the phase, and the state of the step.
+// State returns the parameters at the start of the phase, and the state of the step. Parameters are
+// not copied: later steps replace their tensors and never change them.
 func (t *conjugateTrainee) State() map[string]*onnx.Tensor {
 	out := map[string]*onnx.Tensor{statePhase: onnx.Scalar(float32(t.phase))}
 	for name, v := range t.values {
@@ -400,7 +408,8 @@ func (t *conjugateTrainee) State() map[string]*onnx.Tensor {
 }
 
 // SetState restores a state. A phase below 0 is one before the first step. The graph of the phase
-// is built before its state is read.
+// is built before its state is read. An error may leave a part of the state restored, and training
+// must not go on from there.
 func (t *conjugateTrainee) SetState(state map[string]*onnx.Tensor) error {
 	phase := state[statePhase]
 	if phase == nil || phase.Len() != 1 ||
@@ -469,6 +478,7 @@ func StartConjugate(corpus *task.Bank, k int, shrinkage float64) (map[string]*on
 	}
 	// The leading k coordinates, in descending order of lambda.
 	v := mat.NewDense(dx, k, nil)
+	// Copy takes as much as fits: the first k of dx columns.
 	v.Copy(matrix(values[models.ConjMap]))
 	values[models.ConjMap] = moment.Tensor(v)
 	for _, name := range []string{models.ConjOrigin, models.ConjLogLambda} {
@@ -483,6 +493,7 @@ func StartConjugate(corpus *task.Bank, k int, shrinkage float64) (map[string]*on
 	for _, set := range []string{models.ConjSample, models.ConjMean, models.ConjInterval} {
 		for name, v := range map[string]float64{
 			models.ConjLogRho: math.Log(startRho), models.ConjLogTau: 0, models.ConjLogB: 0,
+			// The sigmoid of -3 is 0.047.
 			models.ConjLogitGamma: -3, models.ConjO1: 0,
 			models.ConjO2: 0,
 		} {
@@ -501,6 +512,8 @@ func conjugateOf(corpus *task.Bank, k int) (*onnx.Model, error) {
 	return conjugateWith(corpus, values)
 }
 
+// conjugateWith returns the predictor with the given parameters. Its K is the length of their
+// origin m0.
 func conjugateWith(corpus *task.Bank, values map[string]*onnx.Tensor) (*onnx.Model, error) {
 	return models.NewConjugate(models.ConjugateConfig{Dx: corpus.Dx, C: corpus.C,
 		K: values[models.ConjOrigin].Len()}, values)
@@ -563,7 +576,7 @@ func standardise(values map[string]*onnx.Tensor, corpus *task.Bank, share float6
 }
 
 // coordinates returns w of the corpus's rows. Sums are in float64, and rows are softened first. A
-// product with the identity is left out.
+// product with the identity is left out. The result is w = phi V - m0, [n, k].
 func coordinates(values map[string]*onnx.Tensor, corpus *task.Bank) *mat.Dense {
 	n, dx := corpus.Len(), corpus.Dx
 	c := open.Coordinates{Centre: dense.As[float64](values[models.ConjCentre].F32()),

@@ -98,6 +98,8 @@ func TrainPredictor(ctx context.Context, m *onnx.Model, c PredictorConfig) (*onn
 			rows, _ := tk.Target.Labelled()
 			p.batches = metric.NearBatches(r, rows, f.Dx, jointBatches)
 		}
+		// The context and its compression share the noise e: their heads differ by the compression
+		// alone.
 		p.in = contextFeeds(seen, e)
 		if err := c.crew.all(2, func(part int) (err error) {
 			if part == 1 {
@@ -304,6 +306,7 @@ func (p *predictorTask) couple(ctx context.Context, both *erm.Fits, heads,
 		mean += gap / norm / k
 		scaled(p.c.Coupling/(norm*k), cot)
 		back[i] = cot
+		// With |a| held constant, the derivative by a is minus that by b.
 		floats.Sub(cots[i].W, cot.W)
 	}
 	return f, back, mean, nil
@@ -318,6 +321,7 @@ func (p *predictorTask) alone(ctx context.Context, fresh []float64) (train.Metri
 	}
 	defer fits.Close()
 	nll, joint, cots := score(heads, p.target, p.batches, p.c.Joint)
+	// A negative Joint means none.
 	m := train.Metrics{"alone": nll, "loss": p.c.Alone * (nll + max(p.c.Joint, 0)*joint)}
 	return m, p.c.pullBack(fits, scaled(p.c.Alone, cots...), nil, nil, fresh)
 }
@@ -384,6 +388,8 @@ func (c *Config) validate(ctx context.Context, f models.Manifest,
 	if err != nil {
 		return nil, err
 	}
+	// Sums go in the order of tasks, whichever ended first, so that equal trainings have equal
+	// figures.
 	mean := train.Metrics{}
 	for _, m := range all {
 		for k, v := range m {

@@ -26,6 +26,9 @@ import (
 )
 
 // Round is the checked uploads with all that is needed to pool them.
+//
+// It is made by [New]. Options are resolved in place: a caller reads the defaults that were taken
+// from it.
 type Round struct {
 	Options // resolved
 	// Uploads are in the order of their clients' names. Their points are read, and never changed.
@@ -56,7 +59,8 @@ type Round struct {
 	anchored   anchoring
 }
 
-// ErrNoGraph is wrapped by the error for uploads whose client graph is not known.
+// ErrNoGraph is wrapped by the error for uploads whose client graph is not known. A caller that can
+// get a graph from elsewhere tests for it with errors.Is.
 var ErrNoGraph = errors.New("give the client graph that made the uploads (--client-graph)")
 
 // New prepares a round of at least one upload, in the order of their clients' names: the order in
@@ -67,6 +71,9 @@ var ErrNoGraph = errors.New("give the client graph that made the uploads (--clie
 //
 // Uploads that no images give are an [UnfitError], which holds the others. All checks come before
 // any sampling, so that a server can make its settings sure by a round without points.
+//
+// The slice of uploads is copied and sorted in O(n log n); the uploads themselves are shared with
+// the caller.
 func New(uploads []Upload, graph *onnx.Model, client models.Manifest, o Options) (*Round, error) {
 	if len(uploads) == 0 {
 		return nil, errors.New("pool: no uploads; give at least one")
@@ -148,7 +155,8 @@ func (r *Round) kind() string {
 	return ofPoints
 }
 
-// Moments reports whether clients of the round send moments.
+// Moments reports whether clients of the round send moments. Their graphs alone bound the bytes of
+// an upload, by which they are told.
 func (r *Round) Moments() bool { return r.Client.Bytes > 0 }
 
 // openPredictor loads the predictors that read the uploads, and refuses those that do not go with
@@ -187,7 +195,8 @@ func (r *Round) openPredictor() (err error) {
 	return r.checkScope()
 }
 
-// bootstrap makes the untrained predictor, a smoothed bootstrap of the uploads.
+// bootstrap makes the untrained predictor, a smoothed bootstrap of the uploads. It depends on the
+// sizes and the round's seed alone.
 func (r *Round) bootstrap() (err error) {
 	if r.Client.ClassMeans {
 		return errors.New("pool: the uploads are class means, and the conjugate predictor that " +
@@ -338,7 +347,10 @@ const (
 
 // settle sets the options that were not given: for a shipped predictor, those suited to its data
 // set, where the penalty need not be that of its training; for another, those of its manifest.
-// Samples of moments are bounded by the size of their heads.
+// Samples of moments are bounded by the size of their heads. Values of zero stand for options that
+// were not given, and the first that is not zero counts. The order is: option, predictor's
+// manifest, defaults. For the penalty of a shipped predictor, its data set's defaults replace the
+// manifest.
 func (r *Round) settle() error {
 	if most := discriminant.MaxSamples(r.Client.Dx, r.Client.C); r.Moments() && r.Samples > most {
 		return fmt.Errorf("pool: %d samples of heads of %d features and %d classes; allowed are "+
@@ -371,7 +383,8 @@ func (r *Round) settle() error {
 	return nil
 }
 
-// Method returns the name in the registry of the method that uses the predictor.
+// Method returns the name in the registry of the method that uses the predictor. A head in closed
+// form needs no draws of points, which FMP-ISAB takes from its predictor.
 func (r *Round) Method() string {
 	if r.closedForm() {
 		return "FMP"
@@ -388,7 +401,8 @@ func (r *Round) MethodOf(p *posterior.Result) string {
 	return r.Method()
 }
 
-// Posterior samples the posterior given the uploads. The same round gives the same samples.
+// Posterior samples the posterior given the uploads. The same round gives the same samples. It is
+// one posterior of [Round.Sampling], which is closed afterwards.
 func (r *Round) Posterior(ctx context.Context, eng engine.Engine) (*posterior.Result, error) {
 	s, err := r.Sampling(eng)
 	if err != nil {
@@ -414,7 +428,8 @@ func (r *Round) Unknown() []string { return r.unknown }
 // Named reports whether the corpus of the round's predictor has all of its classes, by name.
 func (r *Round) Named() bool { return r.named }
 
-// featureGraph returns the graph from images to feature rows; nil where rows are asked for.
+// featureGraph returns the graph from images to feature rows; nil where rows are asked for. A nil
+// graph has the classifier take feature rows.
 func featureGraph(graph *onnx.Model, client models.Manifest, rows bool) (*onnx.Model, error) {
 	if rows {
 		return nil, nil
@@ -427,6 +442,9 @@ func featureGraph(graph *onnx.Model, client models.Manifest, rows bool) (*onnx.M
 // samples adds an output with the probabilities of each single head. command is recorded in the
 // manifest. The provenance names every client with its upload's digest and images: those behind the
 // folds of a state, and clients whose uploads were merged as one.
+//
+// The predictor that is named is the one that decided: the open one in open scope. Sets, where
+// there are some, become outputs of the same graph.
 func (r *Round) Classifier(ctx context.Context, p *posterior.Result, rows, samples bool,
 	command string) (*onnx.Model, error) {
 	if r.Client.Kind == models.KindEmbedding && !rows {

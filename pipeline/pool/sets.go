@@ -21,7 +21,8 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// Level is the coverage of the prediction sets of a round where none is asked for.
+// Level is the coverage of the prediction sets of a round where none is asked for. It is 1 - alpha:
+// a set misses the class of at most one image in ten, on average over calibrations and images.
 const Level = 0.9
 
 // FalseShare is the share of clients whose calibration points may be false where none is asked for.
@@ -30,12 +31,14 @@ const FalseShare = 0.2
 // minCapped is the number of calibration points up to which every client's count.
 const minCapped = moments.MaxCalibration
 
-// maxScored bounds the calibration points that a threshold is computed from.
+// maxScored bounds the calibration points that a threshold is computed from. Coverage at level q
+// has the standard error sqrt(q (1 - q) / n) for points that are drawn alike: 0.003 at q = 0.9.
 const maxScored = 10_000
 
 // calibrationPoint is a calibration point that took no part in a round's posterior: its embedded
 // row and class. Rows of class means of features become the coordinates of the heads in
-// [Sampling.ontoHeads].
+// [Sampling.ontoHeads]. The row has the length of the coordinates, class is from 0, and client is
+// the place of its upload in the round.
 type calibrationPoint struct {
 	row    []float32
 	class  int
@@ -134,7 +137,8 @@ func (r *Round) setGroups() error {
 	return nil
 }
 
-// classes is the number of classes of the uploads.
+// classes is the number of classes of the uploads. The client graph's number serves a server that
+// has no point yet.
 func (r *Round) classes() int {
 	if p := r.Uploads[0].Points; p != nil {
 		return p.C
@@ -209,6 +213,7 @@ func (r *Round) designed(points, all []calibrationPoint) (d conformal.Design, cl
 
 // enough reports whether calibration points prove sets of the level. Where these were asked for it
 // is an error if they do not; elsewhere the posterior says why it has no sets, if there are points.
+// remedy is the end of either text.
 func (s *Sampling) enough(points []calibrationPoint, remedy string) (bool, error) {
 	r := s.round
 	err := r.proves(points, cmp.Or(r.Level, Level))
@@ -304,7 +309,8 @@ func (s *Sampling) calibrate() error {
 }
 
 // points returns the calibration points of uploads of class means, and both halves, of every second
-// one of each client.
+// one of each client. Each is in the order of clients and their uploads. half has ceil(n/2) of a
+// client's n, drawn from the seed and the client's name.
 func (r *Round) points() (all, half, rest []calibrationPoint) {
 	for m, u := range r.Uploads {
 		if u.Calibration == nil || r.For != "" && r.For != u.Client {
@@ -370,7 +376,8 @@ func (r *Round) even(points []calibrationPoint) []calibrationPoint {
 	})
 }
 
-// choose gives the posterior the points that choose temperature and penalty.
+// choose gives the posterior the points that choose temperature and penalty. Without points the
+// posterior keeps its own choice. Rows become features first: posterior.Calibration takes those.
 func (s *Sampling) choose(points []calibrationPoint) error {
 	if len(points) == 0 {
 		return nil
@@ -386,7 +393,8 @@ func (s *Sampling) choose(points []calibrationPoint) error {
 	return s.means.Calibrate(c)
 }
 
-// softened returns the feature rows behind calibration points of softened features.
+// softened returns the feature rows behind calibration points of softened features. The result is
+// [n, dx] in row-major order, in the order of points.
 func (r *Round) softened(points []calibrationPoint) ([]float32, error) {
 	v, err := models.SofteningOf(r.Graph, r.Client.Dx, 0)
 	if err != nil {
@@ -403,7 +411,8 @@ func (r *Round) softened(points []calibrationPoint) ([]float32, error) {
 
 // features returns feature rows that have softened features z, of centre c and radius r: z = (h -
 // c)/sqrt(1 + |h - c|²/r²) is solved for h. With |h - c| = d and |z| = s it holds that s =
-// d/sqrt(1 + d²/r²), and so d = s/sqrt(1 - s²/r²).
+// d/sqrt(1 + d²/r²), and so d = s/sqrt(1 - s²/r²). A row at the radius or beyond has no solution,
+// and is scaled as one just within it.
 func features(z, c []float32, r float64) []float32 {
 	var square float64
 	for _, v := range z {
@@ -419,7 +428,8 @@ func features(z, c []float32, r float64) []float32 {
 }
 
 // ontoHeads maps calibration points from the coordinates of class means to those of the heads, by
-// the same graph that maps an image's features.
+// the same graph that maps an image's features. Rows are [n, k] in one slice, which the points
+// share. Of uploads of k coordinates nothing is to be done.
 func (s *Sampling) ontoHeads(ctx context.Context, p *posterior.Result) error {
 	r := s.round
 	if len(s.held) == 0 || r.Client.K > 0 { // the heads' own coordinates
@@ -441,7 +451,8 @@ func (s *Sampling) ontoHeads(ctx context.Context, p *posterior.Result) error {
 }
 
 // holdBack returns a client's upload without some of its calibration points, which it keeps for
-// sets. The upload itself stays as it is.
+// sets. The upload itself stays as it is. Rows that are held share memory with the upload, and
+// those that are kept are copied. It costs O(n k).
 func (s *Sampling) holdBack(client int, out []int) *moments.Within {
 	w := s.clients[client].Within
 	kept := *w
@@ -464,7 +475,8 @@ func (s *Sampling) holdBack(client int, out []int) *moments.Within {
 // calibrated returns the calibration of prediction sets by the points that were taken for them; nil
 // where there were none or too few. Thresholds are of the classifier's own probabilities, so that
 // it needs the heads. Lenient rounds, and those that did not ask for a level, have no sets in place
-// of an error.
+// of an error. Sets are those of split conformal prediction (Papadopoulos et al. 2002; Vovk,
+// Gammerman and Shafer 2005).
 func (s *Sampling) calibrated(p *posterior.Result) (*models.OriginSets, error) {
 	if len(s.held) == 0 {
 		p.NoSets = s.noSets
@@ -518,7 +530,8 @@ func (s *Sampling) calibrated(p *posterior.Result) (*models.OriginSets, error) {
 }
 
 // probabilities returns those of a point's classes: the mean over heads, as the classifier computes
-// it. With head h_s, [k+1, C], it is mean_s softmax([row, 1] h_s). It costs O(S k C).
+// it. With head h_s, [k+1, C], it is mean_s softmax([row, 1] h_s). It costs O(S k C). Sums are in
+// float64, and exp is of logits less their log-sum-exp, which cannot overflow.
 func probabilities(heads posterior.Ensemble, row []float32) []float32 {
 	p, logit := make([]float64, heads[0].C), make([]float64, heads[0].C)
 	for _, h := range heads {

@@ -59,6 +59,7 @@ func (t *FMP) Form() (*Form, error) {
 		if err != nil {
 			return nil, err
 		}
+		// Where both forms are at hand the closed one is taken up to the limit of novelty.
 		if t.in.Scope != ScopeOpen && t.in.Conjugate != nil && novelty <= limit {
 			closed.diagnostics = map[string]float64{"novelty": novelty, "open": 0}
 			return closed, nil
@@ -127,6 +128,7 @@ func (t *FMP) among(f *Form, j *Judgement) (*Form, error) {
 		if err != nil {
 			return nil, err
 		}
+		// Dishonest clients shape no coordinates, yet their means stay, with the masses that count.
 		rebuilt.means = counted.means
 		return rebuilt, nil
 	})
@@ -182,6 +184,7 @@ func (f *Form) Pooled() (*point.Set, error) { return point.Group(maxMeans, f.mea
 // them in the closed form's coordinates. A wide round has one mean a class. Another has all means
 // of the clients, or beyond maxMeans their representatives.
 func (f *Form) pool(u *honesty.Uploads, of func(client int) bool) (*point.Set, error) {
+	// A round pooled in the closed form's coordinates has one point a class.
 	if u != nil && !f.Open && !u.Wide && f.rest == nil {
 		return u.Pool(of), nil
 	}

@@ -53,6 +53,7 @@ func (a *after) add(next *Spec) {
 	case "Relu":
 		a.lo, a.ends = 0, true
 	case "Clip":
+		// By the specification bounds default to the least and the greatest finite number.
 		a.lo, a.hi = -math.MaxFloat32, math.MaxFloat32 // where a bound is left out
 		if lo := next.constant(1); lo != nil {
 			a.lo = data[float32](lo)[0]
@@ -94,6 +95,7 @@ func CanFollow(s, next *Spec, channels int) bool {
 				return false
 			}
 		}
+		// There is room for one scale and shift, which come before a sum.
 		return was.scale == nil && !was.sum
 	case "Relu":
 		return true
@@ -172,6 +174,7 @@ func (a *after) addLast(c *Call) error {
 
 // of returns that of a channel without a bias; a may be nil. A curve comes after it.
 func (a *after) of(channel int) finishing {
+	// x + (-0) is x for every x, zeros of both signs among them; x + 0 makes 0 of -0.
 	l := finishing{scale: 1, shift: negativeZero, lo: float32(math.Inf(-1)),
 		hi: float32(math.Inf(1))}
 	if a != nil {

@@ -31,7 +31,7 @@ func newArg(largest bool) func(*Spec) (Kernel, error) {
 
 // arg gives the index of the largest or the smallest element of each line along an axis. Among
 // equals it is the first, or the last where that is asked for. No comparison with NaN holds, so
-// that one wins only where it stands first.
+// that one wins only where it stands first. It costs O(elements of x), on one thread.
 func arg[T number](axis int, keep, last, largest bool) Kernel {
 	return func(c *Call) error {
 		in := c.In[0].Shape

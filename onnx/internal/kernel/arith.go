@@ -67,6 +67,7 @@ func addRow[T number](dst, a, b []T) {
 	default:
 		x := a[0]
 		for i := range dst {
+			// b may have one element as well.
 			dst[i] = x + b[min(i, len(b)-1)]
 		}
 	}

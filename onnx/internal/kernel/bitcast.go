@@ -18,6 +18,7 @@ func init() {
 func newBitCast(s *Spec) (Kernel, error) {
 	s.ignore("to")
 	from, to := s.In[0], s.Out[0]
+	// Strings are refused by name: their elements have no fixed number of bits.
 	if from.Bits() != to.Bits() || from == onnx.String {
 		return nil, fmt.Errorf("elements of %v have other bits than those of %v", from, to)
 	}

@@ -31,6 +31,7 @@ func columnsToImage[T floating](w window) Kernel {
 					block, image)
 			}
 		}
+		// A copy is fitted for each call, so that calls may run at a time.
 		w := w
 		w.size = block
 		w, count := try.Get2(w.fit(image))
@@ -60,6 +61,7 @@ func addColumns[T floating](plane, columns []T, w window, image, count []int) {
 	tap, at := make([]int, len(image)), make([]int, len(image))
 	positions := product(count)
 	for t := range product(w.size) {
+		// Taps and positions count in row-major order, the last axis fastest.
 		unravel(tap, t, w.size)
 	positions:
 		for p, v := range columns[t*positions:][:positions] {

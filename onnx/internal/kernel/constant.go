@@ -151,6 +151,7 @@ func rangeOf[T number](steps func(start, limit, delta T) float64) Kernel {
 			return fmt.Errorf("from %v to %v by %v are too many elements", start, limit, delta)
 		}
 		n := int(max(count, 0))
+		// The conversion cuts a fraction off, and n is to be the quotient rounded up.
 		if float64(n) < count {
 			n++
 		}
@@ -185,6 +186,7 @@ func newEyeLike(s *Spec) (Kernel, error) {
 		out := try.Get(c.New(0, one.DType, c.In[0].Shape))
 		clearData(out)
 		for i := 0; i < out.Shape[0]; i++ {
+			// The sum is in 64 bits: a far k must not wrap around where ints have 32.
 			if j := int64(i) + int64(k); j >= 0 && j < int64(out.Shape[1]) {
 				copyRange(out.Data, i*out.Shape[1]+int(j), one.Data, 0, 1)
 			}
@@ -204,6 +206,7 @@ func newNonZero(s *Spec) (Kernel, error) {
 		in := c.In[0].Shape
 		var found []int
 		for i, n := 0, c.In[0].Len(); i < n; i++ {
+			// NaN differs from 0, and counts.
 			if c.In[0].At(i) != 0 {
 				found = append(found, i)
 			}

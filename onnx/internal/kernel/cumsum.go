@@ -30,6 +30,7 @@ func cumulative[T number](exclusive, reverse, multiply bool) Kernel {
 		ax := try.Get(axisOf(whole(c.In[1], "axis"), len(in)))
 		out := try.Get(c.New(0, c.In[0].DType, in))
 		x, o := data[T](c.In[0]), data[T](out)
+		// Beyond this n is at least 1, and divides the number of elements below.
 		if len(o) == 0 {
 			return nil
 		}

@@ -69,6 +69,7 @@ func newSpaceToDepth(s *Spec) (Kernel, error) {
 		n, d, h, w := in[0], in[1], in[2]/b, in[3]/b
 		out := try.Get(c.New(0, c.In[0].DType, []int{n, d * b * b, h, w}))
 		plane := in[2] * in[3]
+		// Axes are [n, row, column, d, h, w] for DCR, and [n, d, row, column, h, w] for CRD.
 		shape, stride := []int{n, b, b, d, h, w}, []int{d * plane, in[3], 1, plane, b * in[3], b}
 		if !before {
 			shape, stride = []int{n, d, b, b, h, w}, []int{d * plane, plane, in[3], 1, b * in[3], b}

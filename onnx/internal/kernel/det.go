@@ -38,7 +38,7 @@ func determinants[T floating](c *Call) error {
 
 // determinant overwrites a, n rows of n. It is the product of the pivots, with its sign changed for
 // every exchange of rows. Each pivot is the largest left in its column, which keeps the factors f
-// within -1..1.
+// within -1..1. It takes about n³/3 multiplications: Gaussian elimination with partial pivoting.
 func determinant(a []float64, n int) float64 {
 	det := 1.0
 	for k := range n {

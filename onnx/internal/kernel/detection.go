@@ -24,6 +24,7 @@ func newNonMaxSuppression(s *Spec) (Kernel, error) {
 			return fmt.Errorf("boxes of shape %v and scores of shape %v: [b, n, 4] and [b, classes, n] "+
 				"are expected", bs, ss)
 		}
+		// A limit of 0, the default, or below gives no boxes at all.
 		limit, overlap, least := 0, 0.0, math.Inf(-1)
 		if t := c.in(2); t != nil {
 			limit = whole(t, "max_output_boxes_per_class")
@@ -86,6 +87,7 @@ func corners(b []float32, center bool) [4]float64 {
 // intersection over union. It is 0 of boxes that touch or lie apart. Which coordinate comes first
 // does not matter to an area.
 func intersection(a, b [4]float64) float64 {
+	// A box of negative width or height overlaps none: an overlap is at most as long as a side.
 	h, w := min(a[2], b[2])-max(a[0], b[0]), min(a[3], b[3])-max(a[1], b[1])
 	if h <= 0 || w <= 0 {
 		return 0

@@ -129,6 +129,7 @@ func gemmInt[T integer](g gemmSpec) Kernel {
 			for j := 0; j < n; j++ {
 				var sum T
 				for l := 0; l < k; l++ {
+					// Places of A'[i, l] in A, and of B'[l, j] in B.
 					x, y := i*k+l, l*n+j
 					if g.ta {
 						x = l*m + i

@@ -25,7 +25,8 @@ func newMatMul(s *Spec) (Kernel, error) {
 		matMulInt[int64], matMulInt[uint64])
 }
 
-// matMulPlan is the division of two shapes into products.
+// matMulPlan is the division of two shapes into products. Strides a and b count whole matrices, of
+// m k and of k n elements, which lie in memory one after another.
 type matMulPlan struct {
 	m, n, k int
 	out     []int // the result's shape
@@ -56,6 +57,7 @@ func planMatMul(as, bs []int) (p matMulPlan, err error) {
 		return p, fmt.Errorf("batches of shapes %v and %v: %w", as, bs, err)
 	}
 	p.a, p.b = broadcastStrides(a[:len(a)-2], p.batch), broadcastStrides(b[:len(b)-2], p.batch)
+	// There is one b, and no axis of a's batches is broadcast: all rows of a lie as one matrix.
 	p.oneB = product(b[:len(b)-2]) == 1 && product(a[:len(a)-2]) == product(p.batch)
 	p.out = append([]int{}, p.batch...)
 	if len(as) > 1 {
@@ -96,6 +98,7 @@ func matMul[T floating](c *Call, r *right, l *lines) error {
 	}
 	// All batches are of one size, so that one choice serves them all.
 	inPanels := panels(p.m, p.n, p.k)
+	// Panels of float32 write the product; all others add to the output, which must be 0 then.
 	fresh := inPanels && c.In[0].DType == onnx.Float32
 	if !fresh {
 		clear(o)

@@ -11,7 +11,8 @@ import (
 // MaxUnpool: pads = 0, strides = 1. x [n, c, d...] goes to the places of i, which count all
 // elements of an output of size (d_k - 1) stride_k + kernel_k - pad_k - pad_{k+r}; zeros stand
 // elsewhere. output_shape, where it is given, adds zeros behind each axis. An index that comes
-// twice has the later value.
+// twice has the later value. It runs on one thread, since the order of writes decides between equal
+// indices.
 func newMaxUnpool(s *Spec) (Kernel, error) {
 	w := newWindow(s)
 	r := len(w.size)
@@ -44,6 +45,7 @@ func newMaxUnpool(s *Spec) (Kernel, error) {
 		shape := inner
 		if t := c.in(2); t != nil {
 			shape = try.Get(ints(t))
+			// Batch and channels are not padded: output_shape must agree with x there.
 			if len(shape) != len(inner) || !slices.Equal(shape[:2], inner[:2]) {
 				return fmt.Errorf("output_shape is %v where %v or more is expected", shape, inner)
 			}
@@ -55,6 +57,7 @@ func newMaxUnpool(s *Spec) (Kernel, error) {
 			}
 		}
 		out := try.Get(c.New(0, x.DType, shape))
+		// A new output holds arbitrary numbers, and most of its places get none of x.
 		clearData(out)
 		// Indices count places of the output without output_shape: each is split into its
 		// coordinates there and put at the same coordinates of the larger output.

@@ -251,6 +251,7 @@ func reduceInt[T integer](r reducer, whole planner) Kernel {
 			switch {
 			case r.op == "ReduceProd":
 				a = 1
+			// Of nothing they give the least and the greatest number of the node's own type.
 			case p.count == 0 && (r.op == "ReduceMax" || r.op == "ReduceMin"):
 				a = T(r.nothing)
 			}

@@ -86,6 +86,7 @@ func newFlatten(s *Spec) (Kernel, error) {
 		if ax < 0 || ax > len(in) {
 			return fmt.Errorf("axis %d is outside a tensor of rank %d", axis, len(in))
 		}
+		// At the ends of the axes one product is empty, which is 1.
 		return c.view(0, 0, []int{product(in[:ax]), product(in[ax:])})
 	}, nil
 }

@@ -100,6 +100,7 @@ func newScatterElements(s *Spec) (Kernel, error) {
 		if !slices.Equal(is, c.In[2].Shape) {
 			return fmt.Errorf("updates of shape %v for indices of shape %v", c.In[2].Shape, is)
 		}
+		// elementShapes has checked the axis.
 		ax, _ := axisOf(axis, len(in))
 		idx := try.Get(ints(c.In[1]))
 		out := copied(c)
@@ -132,6 +133,8 @@ func newScatterND(s *Spec) (Kernel, error) {
 		out := copied(c)
 		st, block := strides(in), product(in[d:])
 		for r, rows := 0, product(is[:len(is)-1]); r < rows; r++ {
+			// Row r of the indices is a place of d coordinates, each of which may count from the
+			// end.
 			off := 0
 			for k := 0; k < d; k++ {
 				v := try.Get(at(idx[r*d+k], in[k]))

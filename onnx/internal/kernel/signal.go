@@ -103,6 +103,7 @@ func (d *dft) plan(c *Call) error {
 				"numbers (2 on the last axis)", in)
 		}
 	}
+	// Input 2 is the axis from operator set 20 on.
 	at := d.axis
 	if t := c.in(2); t != nil {
 		at = whole(t, "axis")
@@ -124,6 +125,7 @@ func (d *dft) plan(c *Call) error {
 	}
 	d.bins, d.read = d.length, min(in[d.axis], d.length)
 	if d.parts == 1 {
+		// Bins beyond half of the length are conjugates of those read.
 		d.read = min(in[d.axis], d.length/2+1)
 	} else if d.onesided {
 		d.bins = d.length/2 + 1

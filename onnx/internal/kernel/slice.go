@@ -82,6 +82,7 @@ func slice(c *Call, starts, ends, axes, steps []int) error {
 		if shape[a] > 0 {
 			off += start * st[a]
 		}
+		// Two elements or more lie within the axis, so that |step| < n and the product fits an int.
 		st[a] *= step
 	}
 	if slices.Equal(shape, in) && off == 0 && steps == nil {

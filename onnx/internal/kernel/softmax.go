@@ -54,7 +54,8 @@ func softmax(x []float64, exp func([]float64)) {
 }
 
 // logSoftmax replaces x by x - (m + log sum e^(x - m)), m being the largest element. It does not
-// take the logarithm of a softmax, which would be -Inf where the softmax underflows.
+// take the logarithm of a softmax, which would be -Inf where the softmax underflows. x is not
+// empty.
 func logSoftmax(x []float64, exp func(float64) float64) {
 	top := math.Inf(-1)
 	for _, v := range x {
@@ -70,7 +71,8 @@ func logSoftmax(x []float64, exp func(float64) float64) {
 	}
 }
 
-// hardmax is 1 at the first of the largest and 0 elsewhere.
+// hardmax is 1 at the first of the largest and 0 elsewhere. NaN is above no number, so that one
+// counts only where it stands first.
 func hardmax(x []float64) {
 	best := 0
 	for i, v := range x {
@@ -136,6 +138,7 @@ func flatSoftmax(f32, f64 func([]float64)) func(*Spec) (Kernel, error) {
 				return err
 			}
 			flat := try.Get(x.Reshape(product(x.Shape[:ax]), product(x.Shape[ax:])))
+			// The call's input is replaced for the kernel alone: x itself keeps its shape.
 			c.In[0] = flat
 			try.Do(k(c))
 			out := try.Get(c.Out[0].Reshape(x.Shape...))

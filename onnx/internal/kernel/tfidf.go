@@ -130,6 +130,7 @@ func countGrams[T comparable](t tfIdf, pool []T, starts []int,
 		if len(in) != 1 && len(in) != 2 {
 			return fmt.Errorf("words of shape %v; allowed are [c] and [b, c]", in)
 		}
+		// Rows are the last axis; words alone, [c], are one row.
 		row, x := in[len(in)-1], read(c.In[0])
 		out := try.Get(c.New(0, onnx.Float32, append(slices.Clone(in[:len(in)-1]), t.columns)))
 		clearData(out)

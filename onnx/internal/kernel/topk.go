@@ -55,6 +55,7 @@ func topK[T number](axis int, largest bool, count func(*Call) int) Kernel {
 		indices := try.Get(c.New(1, onnx.Int64, shape))
 		x, v, id := data[T](c.In[0]), data[T](values), indices.I64()
 		n, inner := in[ax], product(in[ax+1:])
+		// One list of positions serves all lines, and is set anew for each.
 		order := make([]int, n)
 		for l, lines := 0, product(in[:ax])*inner; l < lines; l++ {
 			// Line l of the input begins here: l/inner counts the axes before, l%inner those

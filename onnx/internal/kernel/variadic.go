@@ -43,6 +43,7 @@ func meanOf[T floating]() Kernel {
 	}
 }
 
+// newMax gives NaN wherever an input has it, and so does newMin.
 func newMax(s *Spec) (Kernel, error) {
 	return numeric(s, fold(each(maxOf[float32])), fold(each(maxOf[float64])),
 		fold(each(maxOf[int64])), fold(each(maxOf[uint64])))

@@ -30,7 +30,8 @@ const (
 	another = "give the file that fmp keys or fmp-edge key wrote"
 )
 
-// Key is the private key of a client, or of the server.
+// Key is the private key of a client, or of the server. No method changes it, so that goroutines
+// may share one. The private key is unexported, so that JSON and other encoders leave it out.
 type Key struct {
 	// Name of the client.
 	Name    string
@@ -52,10 +53,12 @@ func New(name string) (*Key, error) {
 // Public returns the public key, with which others verify signatures.
 func (k *Key) Public() ed25519.PublicKey { return k.private.Public().(ed25519.PublicKey) }
 
-// PublicText returns the public key in base64, as descriptions, receipts and statements have it.
+// PublicText returns the public key in base64, as descriptions, receipts and statements have it. Of
+// 32 bytes these are 44 characters.
 func (k *Key) PublicText() string { return base64.StdEncoding.EncodeToString(k.Public()) }
 
-// Sign returns the signature of a statement.
+// Sign returns the signature of a statement. It has 64 bytes. Ed25519 draws nothing to sign: one
+// statement has one signature by a key (RFC 8032, section 5.1.6).
 func (k *Key) Sign(s Statement) []byte { return ed25519.Sign(k.private, s.bytes()) }
 
 // Line returns the key's line in a roster.
@@ -69,7 +72,9 @@ func (k *Key) Format(f fmt.State, _ rune) { io.WriteString(f, k.Line()) }
 
 // CheckName returns an error unless the name is valid for a client: 1 to [MaxName] bytes of
 // printable UTF-8 that neither begin nor end with a space and lead nowhere as a path: no part
-// between slashes or backslashes is empty, . or .. .
+// between slashes or backslashes is empty, . or .. . Names are parts of the paths of requests,
+// where other programs resolve . and .. away. Control characters would change the terminal of an
+// operator who lists clients.
 func CheckName(name string) error {
 	ok := len(name) >= 1 && len(name) <= MaxName && utf8.ValidString(name)
 	for _, r := range name {
@@ -100,7 +105,8 @@ func (k *Key) Save(path string) error {
 	return nil
 }
 
-// Secret returns the contents of the key's file, which its owner alone may know.
+// Secret returns the contents of the key's file, which its owner alone may know. The name is in
+// base64: a PEM header is one line, and a name may hold any printable character.
 func (k *Key) Secret() ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(k.private)
 	if err != nil {
@@ -124,7 +130,9 @@ func Load(path string) (*Key, error) {
 	return k, nil
 }
 
-// Parse reads the contents of a key file. Its errors never quote them.
+// Parse reads the contents of a key file. Its errors never quote them. The first PEM block is read,
+// and anything behind it is passed over. A name that is none for a client is an error, also in a
+// file that is otherwise right.
 func Parse(data []byte) (*Key, error) {
 	if len(data) > maxKeyBytes {
 		return nil, fmt.Errorf("more than %d bytes; %s", maxKeyBytes, another)

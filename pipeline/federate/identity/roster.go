@@ -23,7 +23,9 @@ const (
 	algorithm = "ed25519"
 )
 
-// Roster is the clients that may send to a round, and their public keys.
+// Roster is the clients that may send to a round, and their public keys. Nothing changes it after
+// [ParseRoster], so that goroutines may share it. The private half of decoy is thrown away as it is
+// made.
 type Roster struct {
 	keys  map[string]ed25519.PublicKey
 	names []string // sorted
@@ -33,10 +35,12 @@ type Roster struct {
 // Len returns the number of clients.
 func (r *Roster) Len() int { return len(r.names) }
 
-// Names returns the clients' names, sorted. The slice shares memory with the roster.
+// Names returns the clients' names, sorted. The slice shares memory with the roster. Callers must
+// not change it. The order is that of the names' bytes.
 func (r *Roster) Names() []string { return r.names }
 
-// Equal reports whether two rosters have the same clients with the same keys.
+// Equal reports whether two rosters have the same clients with the same keys. The order of lines
+// makes no difference, and comments make none. It costs O(n) for n clients.
 func (r *Roster) Equal(other *Roster) bool {
 	return maps.EqualFunc(r.keys, other.keys,
 		func(a, b ed25519.PublicKey) bool { return bytes.Equal(a, b) })
@@ -45,7 +49,8 @@ func (r *Roster) Equal(other *Roster) bool {
 // Verify reports whether signature is a signature of the statement by the client that the statement
 // names. For a name that the roster lacks it does the same work, with a key that belongs to nobody:
 // the time that it takes does not tell who is in the roster.
-// It costs one verification of Ed25519 in any case.
+// It costs one verification of Ed25519 in any case. Of the statement the client alone chooses the
+// key.
 func (r *Roster) Verify(s Statement, signature []byte) bool {
 	key, known := r.keys[s.Client]
 	if !known {
@@ -64,7 +69,8 @@ func line(name string, key ed25519.PublicKey) string {
 	return algorithm + " " + base64.StdEncoding.EncodeToString(key) + " " + name
 }
 
-// LoadRoster reads a roster file.
+// LoadRoster reads a roster file. Roster files hold no secret, so that their permissions are not
+// checked, unlike those of [Load].
 func LoadRoster(path string) (*Roster, error) {
 	data, err := regularfile.ReadFile(path, MaxRoster)
 	if err != nil {
@@ -82,7 +88,9 @@ func LoadRoster(path string) (*Roster, error) {
 //	ed25519 PUBLIC-KEY-IN-BASE64 NAME
 //
 // where a name may contain spaces; empty lines and lines that begin with # are ignored. A duplicate
-// name or key is an error: one key is one client.
+// name or key is an error: one key is one client. Two names of one key would give one owner two
+// uploads. A line has less than 64 KiB, the bound of [bufio.Scanner]. It costs O(n log n) for n
+// clients.
 func ParseRoster(data []byte) (*Roster, error) {
 	if len(data) > MaxRoster {
 		return nil, fmt.Errorf("more than %d bytes", MaxRoster)

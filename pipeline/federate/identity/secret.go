@@ -24,7 +24,8 @@ func ReadSecret(path string, limit int64) ([]byte, error) {
 	return regularfile.ReadFile(path, limit)
 }
 
-// CheckSecret returns an error for a file that [ReadSecret] refuses for its permissions.
+// CheckSecret returns an error for a file that [ReadSecret] refuses for its permissions. The file
+// is not opened: another package may read it, as that of a certificate's key.
 func CheckSecret(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -40,7 +41,8 @@ func CheckSecret(path string) error {
 }
 
 // SaveSecret writes a new file, readable by its owner alone, atomically. If the file exists, it is
-// left unchanged and SaveSecret returns an error.
+// left unchanged and SaveSecret returns an error. Its folder is made where it is missing. Data are
+// on the disk before the file has its name, but where links are not to be had.
 func SaveSecret(path string, data []byte) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -70,10 +72,13 @@ func SaveSecret(path string, data []byte) error {
 // unfinished begins the names of files that SaveSecret has not finished.
 const unfinished = ".secret."
 
+// link is a variable so that a test can have a file system without links. A rename would replace a
+// file that is there; a link does not.
 var link = os.Link
 
 // writeNew writes a file that its owner alone can read, unless one is there, and removes it if that
-// fails.
+// fails. O_EXCL has the file system decide, so that of two processes one alone writes. Bytes are
+// synced before the file is closed.
 func writeNew(path string, data []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

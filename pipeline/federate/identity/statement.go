@@ -24,7 +24,8 @@ type Statement struct {
 	Spent string
 }
 
-// Purpose is the kind of a statement.
+// Purpose is the kind of a statement. Its text is part of the bytes that are signed: to change one
+// is to void every signature of its kind.
 type Purpose string
 
 // Purposes: a client sends an upload; a client asks for its receipt; the server certifies that it
@@ -45,7 +46,9 @@ const (
 )
 
 // bytes returns the canonical encoding: a title and each field, strings preceded by their length,
-// numbers as little-endian uint64; Spent comes last, and only if it is not empty.
+// numbers as little-endian uint64; Spent comes last, and only if it is not empty. Lengths in front
+// make it injective: no field can run on into the next. Statements without a budget end with the
+// time. The title separates these messages from any others that a key may sign.
 func (s Statement) bytes() []byte {
 	b := []byte("fmp federation statement 2\n")
 	for _, t := range []string{string(s.Purpose), s.Server, s.Client, s.Graph, s.Content} {
@@ -61,7 +64,8 @@ func (s Statement) bytes() []byte {
 	return b
 }
 
-// Verify reports whether signature is a valid signature of the statement under the public key.
+// Verify reports whether signature is a valid signature of the statement under the public key. The
+// length is tested first, since [ed25519.Verify] panics at a key of another one.
 func Verify(key ed25519.PublicKey, s Statement, signature []byte) bool {
 	return len(key) == ed25519.PublicKeySize && verify(key, s.bytes(), signature)
 }

@@ -102,7 +102,8 @@ type Bounds struct {
 // Duration is a time.Duration written as 90s or 2h.
 type Duration time.Duration
 
-// UnmarshalYAML parses a duration.
+// UnmarshalYAML parses a duration. A number without a unit is an error but for 0, as nobody could
+// tell seconds from minutes. Its range is checked by [Parse].
 func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
 	v, err := time.ParseDuration(n.Value)
 	if err != nil {
@@ -135,6 +136,7 @@ const maxSignature = 16 << 10
 // graphSignature reads the signature of a client graph, which clients verify; nil if there is no
 // file.
 // It must cover this very file, and is not verified here: clients do, by the keys that they trust.
+// A signature of another file would have clients refuse the round, so that it is an error here.
 func graphSignature(graph, digest string) ([]byte, error) {
 	path := graph + ".sig"
 	data, err := regularfile.ReadFile(path, maxSignature)
@@ -164,7 +166,8 @@ const (
 )
 
 // Round is a round that is ready to be served: the file's values with their defaults, and the
-// contents of the files that it names.
+// contents of the files that it names. Paths in File are relative to the folder of the process, or
+// whole.
 type Round struct {
 	File
 	// GraphData is the contents of the client graph's file, and Client its manifest.
@@ -178,7 +181,10 @@ type Round struct {
 	Clients, Signers *identity.Roster
 }
 
-// Load reads a round file and the files that it names.
+// Load reads a round file and the files that it names. Paths that options name are taken relative
+// to the round file, as all others are. The order is: the file's own faults, client graph, kinds,
+// bounds, signature, rosters. The graph is read twice, and the digests compared, so that its
+// manifest is of the bytes that are served. Nothing is written.
 func Load(path string) (*Round, error) {
 	data, err := regularfile.ReadFile(path, maxBytes)
 	if err != nil {
@@ -233,7 +239,8 @@ func Load(path string) (*Round, error) {
 // takesPrivate returns an error if a private round's own bound is below the messages of its
 // clients, whose size is known: a client would spend its budget on one that is refused.
 // A message of a plain sum has 8 C (K + 1) bytes besides its head. A leader's share has the proof
-// too.
+// too. Without two servers the message is made with the longest name and a salt, so that no
+// client's has more bytes.
 func (r *Round) takesPrivate() error {
 	b, c, k := r.Privacy, r.Client.C, r.Client.K
 	if b == nil {
@@ -265,7 +272,7 @@ func (r *Round) takesPrivate() error {
 }
 
 // suitsGraph returns an error if the file's settings are of another kind of uploads than the client
-// graph's.
+// graph's. A private round with a graph of plain uploads would protect nobody.
 func (r *Round) suitsGraph(path string) error {
 	if r.Client.Kind != models.KindClient {
 		return fmt.Errorf(
@@ -298,7 +305,8 @@ func (r *Round) suitsGraph(path string) error {
 var ErrRoster = errors.New("the roster does not fit the round file")
 
 // CheckRoster returns ErrRoster if a roster has too few clients for the round. A round that is open
-// takes such a roster: the client that it lacks may be one whose key was stolen.
+// takes such a roster: the client that it lacks may be one whose key was stolen. It is no part of
+// [Load], as a roster may shrink while its round is open.
 func (r *Round) CheckRoster(clients *identity.Roster) error {
 	if r.Groups != "" {
 		_, of, err := conformal.Groups(r.Groups)
@@ -318,7 +326,8 @@ func (r *Round) CheckRoster(clients *identity.Roster) error {
 	return nil
 }
 
-// Parse parses a round file and checks every field.
+// Parse parses a round file and checks every field. Unknown keys are errors too. No file that it
+// names is opened: [Load] does that.
 func Parse(data []byte) (*File, error) {
 	if len(data) > maxBytes {
 		return nil, fmt.Errorf("more than %d bytes", maxBytes)
@@ -336,7 +345,8 @@ func Parse(data []byte) (*File, error) {
 }
 
 // fit raises the default bound on an upload's bytes to that of a client graph.
-// A bound that the file states stays as it is.
+// A bound that the file states stays as it is. A message has headBytes besides the graph's own, and
+// never more than the largest bound.
 func (f *File) fit(bytes int) {
 	if !f.bytesGiven && bytes > 0 {
 		f.Bounds.Bytes = min(max(f.Bounds.Bytes, bytes+headBytes), topBytes)
@@ -405,7 +415,7 @@ func (f *File) fill() error {
 }
 
 // fillPrivacy sets the defaults of a private round and returns an error for settings that do not
-// apply to one.
+// apply to one. A setting that would be without effect is an error.
 func (f *File) fillPrivacy() error {
 	b := f.Privacy
 	if b == nil {
@@ -434,7 +444,8 @@ func (f *File) fillPrivacy() error {
 	return errors.Join(faults...)
 }
 
-// Now returns the state of the round at a time: a state of package wire.
+// Now returns the state of the round at a time: a state of package wire. At the deadline itself the
+// round is late or closed.
 func (r *File) Now(t time.Time) string {
 	switch {
 	case t.Before(r.Deadline.Time):

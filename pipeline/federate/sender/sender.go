@@ -36,7 +36,8 @@ import (
 )
 
 // Backoff between attempts: the n-th waits for a time drawn uniformly between half of Base 2^n and
-// Base 2^n, at most Top.
+// Base 2^n, at most Top. Half of each wait is fixed and half is drawn: equal jitter. Waits double,
+// so that a server that is down gets few requests.
 const (
 	Base = 500 * time.Millisecond
 	Top  = time.Minute
@@ -44,7 +45,8 @@ const (
 
 // requestTime is the timeout of one attempt, and of each read of the client graph's download. An
 // upload and a download have a second more for each slowest bytes, so that an upload may come as
-// slowly as servers accept it by default.
+// slowly as servers accept it by default. The largest upload of a round, 4 MiB, so has 4096 seconds
+// more.
 const requestTime, slowest = time.Minute, 1 << 10
 
 // maxCertificates is the maximum size of a file of trusted certificates: 4 MiB, more than the
@@ -54,10 +56,12 @@ const maxCertificates = 4 << 20
 // lastTry bounds how long before the last moment the last attempt begins.
 const lastTry = 5 * time.Second
 
-// ErrClosed means that the round's deadline has passed, or that the server says so.
+// ErrClosed means that the round's deadline has passed, or that the server says so. It is final: a
+// caller has to ask the operator for the next round. Errors wrap it, and errors.Is tells it.
 var ErrClosed = errors.New("the round is closed")
 
-// Client talks to one server. Create it with [New].
+// Client talks to one server. Create it with [New]. It is for one goroutine at a time: calls set
+// the moment until which later ones retry.
 type Client struct {
 	http *http.Client
 	base string
@@ -76,7 +80,9 @@ type Client struct {
 
 // New returns a client of the server at an address: https://HOST:PORT, or http:// on loopback. ca,
 // if not empty, is a file of certificates to trust in place of the system's. Proxies are taken from
-// the environment (HTTPS_PROXY, NO_PROXY).
+// the environment (HTTPS_PROXY, NO_PROXY). No request is made. A TRACEPARENT of another form than
+// four parts of the right lengths is passed over, and a trace of the client's own begins. After an
+// error the client is not for use.
 func New(address, ca string) (*Client, error) {
 	h, base, err := HTTP(address, ca)
 	c := &Client{base: base, Wait: 24 * time.Hour, http: h, trace: random(16), flags: "01"}
@@ -89,7 +95,8 @@ func New(address, ca string) (*Client, error) {
 }
 
 // traceparent returns the W3C trace context of one request: the client's requests are one trace,
-// that of TRACEPARENT where it is set.
+// that of TRACEPARENT where it is set. It is version 00, trace, span and flags: 1, 16, 8 and 1
+// bytes in hexadecimal. The span is drawn anew for each attempt, so that retries are told apart.
 func (c *Client) traceparent() string { return "00-" + c.trace + "-" + random(8) + "-" + c.flags }
 
 // random returns bytes in hexadecimal. They name traces, and need not be secret.
@@ -104,6 +111,10 @@ func random(bytes int) string {
 // HTTP returns an HTTP client for a server, and the server's base URL, to which paths are appended.
 // See [New] for the arguments. Errors quote no password and no token of an address: nothing from a
 // ? or # on, and nothing before an @ that may end a password.
+//
+// Redirects are returned and not followed: a signed request is for the address that its owner gave
+// alone. The wait for the head of an answer is at most requestTime. A body has no limit of time
+// here: that is the request's context. Plain HTTP goes past every proxy.
 func HTTP(address, ca string) (*http.Client, string, error) {
 	u, err := url.Parse(address)
 	shown := address
@@ -151,7 +162,8 @@ func HTTP(address, ca string) (*http.Client, string, error) {
 		strings.TrimSuffix(u.Scheme+"://"+u.Host+u.EscapedPath(), "/"), nil
 }
 
-// transient is a failure that a retry may overcome.
+// transient is a failure that a retry may overcome. Errors of another type end [Client.try] at
+// once, and are returned as they are.
 type transient struct {
 	err   error
 	after time.Duration // delay that the server asked for
@@ -161,7 +173,7 @@ func (e *transient) Error() string { return e.err.Error() }
 func (e *transient) Unwrap() error { return e.err }
 
 // attempt is the timeout of one attempt. While no deadline is known it is not longer than the
-// client waits in all.
+// client waits in all. A Wait of 0 or less bounds no attempt: it allows one, and no second.
 func (c *Client) attempt() time.Duration {
 	if c.over.IsZero() && c.Wait > 0 {
 		return min(requestTime, c.Wait)
@@ -173,7 +185,8 @@ func (c *Client) attempt() time.Duration {
 // 0, is uniform between w/2 and w = min(Base 2^n, Top). It is at least as long as the server asked
 // for. Clients that lost a server at one moment thus do not come back at one moment. A wait that
 // would end after the last moment is shortened: one last attempt begins within lastTry before it,
-// at a time that is drawn. Where that fails too, the last moment is waited for.
+// at a time that is drawn. Where that fails too, the last moment is waited for. The end of ctx is
+// returned as its own error, without that of the attempt.
 func (c *Client) try(ctx context.Context, what string, once func(ctx context.Context) error) error {
 	start := time.Now()
 	for n, final := 0, false; ; n++ {
@@ -230,7 +243,8 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // do sends one request and reads its reply of at most wire.MaxJSON bytes. Connection failures, and
-// replies that ask for a retry, are transient.
+// replies that ask for a retry, are transient. One byte beyond the bound is read, by which
+// [wire.Unmarshal] knows a reply that is too long.
 func (c *Client) do(req *http.Request) ([]byte, error) {
 	req.Header.Set("Accept", "application/json")
 	resp, err := c.answer(req)
@@ -250,7 +264,7 @@ func (c *Client) do(req *http.Request) ([]byte, error) {
 
 // answer sends one request and returns the beginning of its answer. A retry is useless where an
 // error is due to the server's certificate, unless its time has ended or not begun: the operator
-// renews it.
+// renews it. The body of the answer is the caller's to close.
 func (c *Client) answer(req *http.Request) (*http.Response, error) {
 	req.Header.Set("Traceparent", c.traceparent())
 	resp, err := c.http.Do(req)
@@ -268,7 +282,9 @@ func (c *Client) answer(req *http.Request) (*http.Response, error) {
 
 // refusal returns the error for a reply that is not a success. Codes of HTTP that say that the
 // server may answer otherwise later are transient: 408, 429, 500, 502, 503 and 504. Its Retry-After
-// is kept to, but for no longer than Top. A round that is closed is ErrClosed.
+// is kept to, but for no longer than Top. A round that is closed is ErrClosed. Retry-After is read
+// as seconds (RFC 9110, section 10.2.3): a date counts as none. Other problems come as
+// [wire.Problem], whose code a caller may test.
 func (c *Client) refusal(resp *http.Response, data []byte) error {
 	var err error
 	p := &wire.Problem{}
@@ -296,7 +312,10 @@ func (c *Client) refusal(resp *http.Response, data []byte) error {
 	return err
 }
 
-// Describe requests the description of the server's round.
+// Describe requests the description of the server's round. The round's end is taken over as the
+// time left by the server's clock, added to this machine's: the two clocks need not agree. Later
+// calls of the client retry until then. A reply that is no description is an error at once, as a
+// wrong address gives the same again.
 func (c *Client) Describe(ctx context.Context) (*wire.Description, error) {
 	var d *wire.Description
 	err := c.send(ctx, request{"asking for the round", http.MethodGet, "/v1/rounds", nil, nil},
@@ -324,6 +343,10 @@ func (c *Client) Describe(ctx context.Context) (*wire.Description, error) {
 // download is resumed.
 // The file takes its name once its digest is right, so that a file of that name is always whole.
 // Several processes may share the folder.
+//
+// The folder is made where it is missing. After a failed download its bytes stay in a file that
+// ends in .part, from which the next call goes on. Those of a process that found another at work
+// are removed, and so are bytes of another digest. Finding the file costs a read of all its bytes.
 func (c *Client) Graph(ctx context.Context, d *wire.Description, dir string) (string, error) {
 	if d.GraphBytes > wire.MaxGraph {
 		return "", fmt.Errorf("the client graph has %d bytes; allowed are %d",
@@ -395,7 +418,8 @@ func (c *Client) Graph(ctx context.Context, d *wire.Description, dir string) (st
 
 // openPart opens the partial file of a graph, or makes it. A link, a named pipe or a folder is
 // refused, also where it takes the file's place meanwhile: a shared cache may hold it, and its
-// target would be overwritten.
+// target would be overwritten. It is opened without being cut, as its bytes count toward the
+// download. The caller closes it.
 func openPart(path string) (*os.File, error) {
 	other := &fs.PathError{Op: "open", Path: path, Err: errors.New("not a regular file; remove it")}
 	if st, err := os.Lstat(path); err == nil && !st.Mode().IsRegular() {
@@ -422,7 +446,8 @@ func digestOf(path string) (string, error) { return models.DigestFile(path, wire
 
 // download fills a partial file of the graph. Bytes that an earlier process left may be damaged, by
 // a power cut perhaps: where the digest is another one, all is fetched anew, once. It is that of
-// the open file, as another process may have moved that into place.
+// the open file, as another process may have moved that into place. Fresh bytes are not hashed
+// here: the caller hashes the file in any case.
 func (c *Client) download(ctx context.Context, d *wire.Description, f *os.File) error {
 	fetch := func() error {
 		return c.try(ctx, "fetching the client graph",
@@ -451,7 +476,9 @@ func (c *Client) download(ctx context.Context, d *wire.Description, f *os.File) 
 // fetch appends the missing bytes to a partial file of the graph. It asks for the rest by a range,
 // under the condition that the file is still the one with this digest; a server that sends all
 // starts the file anew. Besides the limit of the whole download, requestTime without a byte ends
-// it. The digest is checked by the caller, once the file is whole.
+// it. The digest is checked by the caller, once the file is whole. Range and If-Range are those of
+// RFC 9110, sections 14.2 and 13.1.5. A file that is longer than the graph is damaged, and is begun
+// anew.
 func (c *Client) fetch(ctx context.Context, d *wire.Description, f *os.File) error {
 	have, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -500,7 +527,9 @@ func (c *Client) fetch(ctx context.Context, d *wire.Description, f *os.File) err
 }
 
 // keep writes the rest of a graph behind the bytes that a file has, up to all of them. A failure of
-// the file is final, as no server mends a full disk; one of the connection is transient.
+// the file is final, as no server mends a full disk; one of the connection is transient. Bytes
+// beyond all are not read. The bytes that were kept stay in the file, and the next attempt asks for
+// the rest.
 func keep(f *os.File, body io.Reader, have, all int64) error {
 	n, err := io.Copy(f, io.LimitReader(body, all-have))
 	if errors.As(err, new(*fs.PathError)) {
@@ -524,6 +553,10 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 // receipt.
 // The same upload may be sent any number of times: a server that has it answers with the receipt. A
 // receipt that is another's is an error, and is returned with it.
+//
+// An upload above the round's bound is refused before it is signed. It is signed once for all
+// attempts: the signature is of the upload, not of the moment. The receipt's signature, client,
+// graph and digest are all checked ([wire.Description.Accept]).
 func (c *Client) Send(ctx context.Context, d *wire.Description, key *identity.Key,
 	data []byte) (*wire.Receipt, error) {
 	if len(data) > d.MaxBytes {
@@ -552,7 +585,8 @@ func (c *Client) Send(ctx context.Context, d *wire.Description, key *identity.Ke
 	return r, d.Accept(r, key.Name, digest)
 }
 
-// request is sent to a server; the first text names the purpose.
+// request is sent to a server; the first text names the purpose. The body is kept whole in memory,
+// since every attempt sends it from the beginning.
 type request struct {
 	what, method, path string
 	headers            map[string]string
@@ -560,7 +594,8 @@ type request struct {
 }
 
 // send sends a request until it is answered, and has the answer read, with the moment at which its
-// attempt began. An error of read is not tried again, unless it is transient.
+// attempt began. An error of read is not tried again, unless it is transient. read is called once
+// for each attempt that succeeded, and must overwrite the results of an earlier one.
 func (c *Client) send(ctx context.Context, r request,
 	read func(began time.Time, reply []byte) error) error {
 	return c.try(ctx, r.what, func(ctx context.Context) error {
@@ -584,7 +619,9 @@ func (c *Client) send(ctx context.Context, r request,
 	})
 }
 
-// Receipt requests the receipt of the upload that the server holds of this client.
+// Receipt requests the receipt of the upload that the server holds of this client. Its signature is
+// checked, and not whose upload it is of: the caller compares the digest. A server without an
+// upload answers with [wire.NoReceipt].
 func (c *Client) Receipt(ctx context.Context, d *wire.Description,
 	key *identity.Key) (*wire.Receipt, error) {
 	r := &wire.Receipt{}
@@ -597,7 +634,8 @@ func (c *Client) Receipt(ctx context.Context, d *wire.Description,
 	return r, r.Verify(d.ServerKey)
 }
 
-// signed sends a request without a body until it is answered, and decodes the answer.
+// signed sends a request without a body until it is answered, and decodes the answer. A refusal is
+// an error, and answer is then as it was.
 func (c *Client) signed(ctx context.Context, what, method, path string, headers map[string]string,
 	answer any) error {
 	return c.send(ctx, request{what, method, path, headers, nil},
@@ -605,7 +643,8 @@ func (c *Client) signed(ctx context.Context, what, method, path string, headers 
 }
 
 // Evaluate sends a site's signed report of an evaluation (package tally) until the server has it.
-// The deadline is no end to reports: it retries for [Client.Wait].
+// The deadline is no end to reports: it retries for [Client.Wait]. An answer of success is enough:
+// reports have no receipt.
 func (c *Client) Evaluate(ctx context.Context, d *wire.Description, key *identity.Key,
 	report []byte) error {
 	c.over = time.Time{}
@@ -623,7 +662,7 @@ func (c *Client) Withdraw(ctx context.Context, d *wire.Description,
 }
 
 // WithdrawFor withdraws the upload of a client in the name of the server's operator, who has the
-// server's key.
+// server's key. It needs no key of the client's, who may have lost it.
 func (c *Client) WithdrawFor(ctx context.Context, d *wire.Description, server *identity.Key,
 	client string) (*wire.Withdrawal, error) {
 	return c.withdraw(ctx, d, client, d.WithdrawFor(server, client))
@@ -642,7 +681,8 @@ func (c *Client) withdraw(ctx context.Context, d *wire.Description, client strin
 	return w, d.Gone(w, client)
 }
 
-// SaveReceipt writes a receipt, of an upload or of a withdrawal, as JSON.
+// SaveReceipt writes a receipt, of an upload or of a withdrawal, as JSON. The file is its owner's
+// alone to read, and takes the place of an earlier one whole.
 func SaveReceipt(path string, r any) error {
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {

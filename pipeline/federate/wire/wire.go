@@ -40,7 +40,9 @@ const (
 	TypeProblem = "application/problem+json"
 )
 
-// Description is the description of a round that its clients read.
+// Description is the description of a round that its clients read. It has no signature of its own:
+// TLS vouches for it, but on loopback. The client graph is bound by its digest, and receipts by
+// ServerKey.
 type Description struct {
 	Round uint64 `json:"round"`
 	Title string `json:"title,omitempty"`
@@ -111,7 +113,8 @@ const (
 
 // Check returns an error if a description cannot be used.
 // It is for descriptions of servers that a client need not trust. Sizes are compared with the
-// client's own bounds where they are used.
+// client's own bounds where they are used. Keys of 32 bytes have several texts in base64, by the
+// bits at the end that no byte uses: one is allowed.
 func (d *Description) Check() error {
 	if b, err := hex.DecodeString(d.Graph); err != nil || len(b) != 32 {
 		return fmt.Errorf("the round's description has the graph %.80q; want a sha256 "+
@@ -152,14 +155,16 @@ func (d *Description) Check() error {
 
 // TooLate reports whether an open, private round may have ended after a time from this moment.
 // Where one sum ends the round it may be made at the deadline. No budget is spent on an upload that
-// comes too late. This moment is Now and the age of the description.
+// comes too late. This moment is Now and the age of the description. A round that accepts late
+// uploads and withdrawals is never too late: no one sum ends it.
 func (d *Description) TooLate(after time.Duration) bool {
 	return d.Privacy != nil && d.State != Late && d.State != Closed &&
 		!(d.AcceptLate && d.Withdrawal) && d.Now.Add(d.age()).Add(after).After(d.Deadline)
 }
 
 // age is the time since the description was asked for, by the clock that says more. The server
-// wrote Now at an unknown moment of it, so that no more time has passed since Now.
+// wrote Now at an unknown moment of it, so that no more time has passed since Now. Sleep stops the
+// monotonic clock of some machines, and the other clock may be set back.
 func (d *Description) age() time.Duration {
 	if d.asked.IsZero() {
 		return 0
@@ -188,7 +193,8 @@ type Receipt struct {
 }
 
 // statement is that of a server's key about a receipt. Bytes is not in it, as the digest stands for
-// the message.
+// the message. The budget is in words of a fixed order: a receipt of another budget has another
+// text.
 func (r *Receipt) statement() identity.Statement {
 	s := identity.Statement{Purpose: identity.Receipt, Server: r.Server, Round: r.Round,
 		Client: r.Client, Graph: r.Graph, Content: r.Upload, Time: r.Time.UnixNano()}
@@ -199,7 +205,8 @@ func (r *Receipt) statement() identity.Statement {
 	return s
 }
 
-// Sign sets the server's key and signature.
+// Sign sets the server's key and signature. All other fields are set before: a later change voids
+// the signature, but for Bytes.
 func (r *Receipt) Sign(k *identity.Key) {
 	r.Server = k.PublicText()
 	r.Signature = base64.StdEncoding.EncodeToString(k.Sign(r.statement()))
@@ -224,7 +231,7 @@ func (r *Receipt) Verify(server string) error {
 
 // ReadReceipt parses a receipt as a server wrote it, without other fields, and verifies its
 // signature by the server's given key (base64). Its time is in UTC: the signature covers no time
-// zone. Nor does it cover Bytes.
+// zone. Nor does it cover Bytes. Round, client and digest are the caller's to compare with its own.
 func ReadReceipt(data []byte, server string) (*Receipt, error) {
 	r := &Receipt{}
 	if err := Only(data, r); err != nil {
@@ -253,13 +260,15 @@ func Only(data []byte, to any) error {
 }
 
 // Headers returns the headers of the request that sends an upload of a client to a round, and the
-// upload's digest.
+// upload's digest. Server, round, graph and client are signed too, so that the request is of no use
+// elsewhere.
 func (d *Description) Headers(key *identity.Key,
 	upload []byte) (headers map[string]string, digest string) {
 	return d.sending(identity.Upload, TypeUpload, key, upload)
 }
 
-// Report returns the headers of the request that sends a site's report of an evaluation.
+// Report returns the headers of the request that sends a site's report of an evaluation. Its
+// purpose differs from an upload's, so that neither passes for the other.
 func (d *Description) Report(key *identity.Key, report []byte) map[string]string {
 	headers, _ := d.sending(identity.Evaluated, "application/json", key, report)
 	return headers
@@ -279,7 +288,8 @@ func (d *Description) sending(purpose identity.Purpose, kind string, key *identi
 	}, digest
 }
 
-// Ask returns the signature by which a client asks for its receipt.
+// Ask returns the signature by which a client asks for its receipt. It states no content: a client
+// may have lost its upload and still ask.
 func (d *Description) Ask(key *identity.Key) []byte {
 	return key.Sign(d.statement(identity.Ask, key, ""))
 }
@@ -292,7 +302,8 @@ func (d *Description) statement(purpose identity.Purpose, key *identity.Key,
 }
 
 // Accept returns an error unless a receipt is the round's server's for an upload of a digest that a
-// client sent.
+// client sent. The budget must be the round's to the last digit. Fields are compared first, as
+// their error says more than that of a signature.
 func (d *Description) Accept(r *Receipt, client, digest string) error {
 	if r.Round != d.Round || r.Client != client || r.Graph != d.Graph || r.Upload != digest {
 		return fmt.Errorf("the receipt is for upload %.80q of %.128q in round %d with "+
@@ -307,7 +318,9 @@ func (d *Description) Accept(r *Receipt, client, digest string) error {
 }
 
 // One returns the description in a server's list of its rounds, which must have one, after checking
-// it. asked is the moment before the request for the list was sent.
+// it. asked is the moment before the request for the list was sent. The list has the one round that
+// a server of this program serves. After an error of the check the description is returned too, and
+// is not to be used.
 func One(list []byte, asked time.Time) (*Description, error) {
 	var of struct {
 		Rounds []Description `json:"rounds"`
@@ -340,7 +353,8 @@ func (p *Problem) Error() string {
 const maxPrinted = 1000
 
 // Printable returns text of another machine as it may stand in one line of a terminal: without
-// control characters, line ends among them, and cut.
+// control characters, line ends among them, and cut. The cut is at a byte: half a character there
+// becomes U+FFFD ([printable.Line]).
 func Printable(s string) string {
 	if len(s) > maxPrinted {
 		s = s[:maxPrinted] + "…"
@@ -386,7 +400,8 @@ func RoundPath(round uint64) string { return "/v1/rounds/" + strconv.FormatUint(
 // GraphPath returns the path of a round's client graph.
 func GraphPath(round uint64) string { return RoundPath(round) + "/graph" }
 
-// UploadPath returns the path of a client's upload.
+// UploadPath returns the path of a client's upload. A slash in a name is escaped, so that a name is
+// one segment of the path.
 func UploadPath(round uint64, client string) string {
 	return RoundPath(round) + "/uploads/" + url.PathEscape(client)
 }
@@ -406,7 +421,9 @@ func Authorization(signature []byte) string {
 	return Scheme + " " + base64.StdEncoding.EncodeToString(signature)
 }
 
-// Signature returns the signature in a header Authorization; nil if there is none.
+// Signature returns the signature in a header Authorization; nil if there is none. Schemes have no
+// case (RFC 9110, section 11.1). A signature of another length is none, so that a caller needs no
+// further check.
 func Signature(authorization string) []byte {
 	scheme, text, _ := strings.Cut(authorization, " ")
 	b, err := base64.StdEncoding.DecodeString(text)
@@ -416,7 +433,8 @@ func Signature(authorization string) []byte {
 	return b
 }
 
-// Unmarshal decodes JSON of at most [MaxJSON] bytes.
+// Unmarshal decodes JSON of at most [MaxJSON] bytes. Unknown fields are passed over, so that a
+// later server may add some. For signed JSON there is [Only].
 func Unmarshal(data []byte, v any) error {
 	if len(data) > MaxJSON {
 		return fmt.Errorf("a reply of more than %d bytes", MaxJSON)

@@ -62,7 +62,8 @@ type Withdrawal struct {
 	Signature string `json:"signature"`
 }
 
-// Remains returns the consequences that no server can undo after a withdrawal, for people.
+// Remains returns the consequences that no server can undo after a withdrawal, for people. held is
+// the number of versions that held the upload: copies of them exist only where it is above 0.
 func Remains(held int) []string {
 	out := []string{"the server's log and its list of each version's members name the " +
 		"client, the time and the upload's digest",
@@ -77,7 +78,9 @@ func Remains(held int) []string {
 	return out
 }
 
-// statement is that of a server's key about all of a receipt but its signature.
+// statement is that of a server's key about all of a receipt but its signature. The receiver is a
+// copy, so that clearing the signature changes nothing of the caller's. The server's key is part of
+// the content too.
 func (w Withdrawal) statement(server string) identity.Statement {
 	w.Signature = ""
 	return identity.Statement{Purpose: identity.Withdrawn, Server: server, Round: w.Round,
@@ -92,7 +95,8 @@ func (n Notice) statement(server string) identity.Statement {
 }
 
 // Content is the SHA-256 (hexadecimal) of a value as JSON: of nothing for one that has no JSON,
-// such as a year of five digits.
+// such as a year of five digits. Fields of a struct are in the order of its declaration, which is
+// therefore part of the signed form.
 func Content(v any) string {
 	data, _ := json.Marshal(v)
 	sum := sha256.Sum256(data)
@@ -126,7 +130,8 @@ func (w *Withdrawal) Verify(server string) error {
 }
 
 // IsWithdrawal reports whether JSON is meant as the receipt of a withdrawal, and not of an upload.
-// It looks at fields that the receipt of an upload lacks, and verifies nothing.
+// It looks at fields that the receipt of an upload lacks, and verifies nothing. It chooses which of
+// two forms a file is read as, and reading it verifies.
 func IsWithdrawal(data []byte) bool {
 	var some struct{ By, Held, Remains json.RawMessage }
 	return json.Unmarshal(data, &some) == nil && (some.By != nil || some.Held != nil ||
@@ -134,7 +139,8 @@ func IsWithdrawal(data []byte) bool {
 }
 
 // ReadWithdrawal parses the receipt of a withdrawal as a server wrote it, without other fields, and
-// verifies its signature by the server's given key (base64).
+// verifies its signature by the server's given key (base64). After an error of the signature the
+// receipt is returned beside it, and proves nothing.
 func ReadWithdrawal(data []byte, server string) (*Withdrawal, error) {
 	w := &Withdrawal{}
 	if err := Only(data, w); err != nil {
@@ -144,7 +150,7 @@ func ReadWithdrawal(data []byte, server string) (*Withdrawal, error) {
 }
 
 // Withdraw returns the headers of the request by which a client withdraws whatever it has sent to
-// the round.
+// the round. [Any] stands for the digest, as a client may have replaced its upload or lost it.
 func (d *Description) Withdraw(key *identity.Key) map[string]string {
 	return map[string]string{"If-Match": Any,
 		"Authorization": Authorization(key.Sign(d.statement(identity.Withdraw, key, Any)))}
@@ -168,7 +174,8 @@ func (d *Description) Gone(w *Withdrawal, client string) error {
 	return w.Verify(d.ServerKey)
 }
 
-// Printed returns the receipt of a withdrawal for people, in lines.
+// Printed returns the receipt of a withdrawal for people, in lines. The receipt must be verified
+// before.
 func Printed(w *Withdrawal) string {
 	out := fmt.Sprintf(
 		"withdrawn: the upload of %q from round %d, at %s, by the %s\nupload:    sha256 %s\n",
@@ -216,7 +223,8 @@ func (n *Notice) Sign(k *identity.Key) {
 }
 
 // ReadNotice parses a notice and verifies its signature: by the given key of the server (base64),
-// or, if that is empty, by the key that the notice states.
+// or, if that is empty, by the key that the notice states. A notice by its own key proves that one
+// server made it, not which: a caller compares n.Server with the classifier's.
 func ReadNotice(data []byte, server string) (*Notice, error) {
 	if len(data) > MaxNotice {
 		return nil, fmt.Errorf("notice: more than %d bytes", MaxNotice)

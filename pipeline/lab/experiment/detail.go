@@ -88,6 +88,7 @@ func Inspect(ctx context.Context, p *Prepared, dir *Directory) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil
 	}
+	// One task is at work, which has all threads of this run's share.
 	_, threads := p.Tools.Shared.plan(p.Config.threads(), 1)
 	var d *Detail
 	err := p.Tools.Shared.Do(ctx, threads, func() (err error) {
@@ -219,6 +220,7 @@ func (d *Detail) pick(ctx context.Context, res *posterior.Result, p *Prepared, t
 		x.Top = x.Top[:min(topClasses, classes)]
 		for s := range e {
 			for _, c := range x.Top {
+				// The probabilities said are [image, class, sample].
 				x.Samples[s] = append(x.Samples[s], said[(k*classes+c)*len(e)+s])
 			}
 		}

@@ -136,6 +136,7 @@ func parseHeld(arrays map[string]*onnx.Tensor) (*held, error) {
 		if y := labels[i]; y < 0 || y >= classes[0] {
 			return nil, fmt.Errorf("label %d of row %d; allowed are 0 to %d", y, i, classes[0]-1)
 		}
+		// n indices from 0 to n - 1, none of them twice, are a permutation.
 		if o := order[i]; o < 0 || o >= int64(n) || seen[o] {
 			return nil, fmt.Errorf("row %d of the splits is image %d; want each image once", i, o)
 		}

@@ -195,6 +195,7 @@ func (u *tuning) made() *Tuned {
 			out.Choices = append(out.Choices, *c)
 		}
 	}
+	// The loop reads a copy, as it adds to the list; a follower leads no other.
 	for _, c := range slices.Clone(out.Choices) {
 		for _, f := range u.followers {
 			if f.Follows == c.Method {

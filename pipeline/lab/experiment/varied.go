@@ -29,6 +29,7 @@ func Varied(dirs []string) (keys []string, values [][]string, err error) {
 	seen := map[string]string{}
 	for _, settings := range all {
 		for k, v := range settings {
+			// Each value is compared with the run before: where two runs differ, two in a row do.
 			if was, ok := seen[k]; ok && was != v && !slices.Contains(keys, k) &&
 				!slices.Contains(unvaried, k) {
 				keys = append(keys, k)

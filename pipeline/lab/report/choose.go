@@ -54,6 +54,7 @@ func Choose(ts []Table, columnNames, rowNames []string) ([]Table, error) {
 		return nil, fmt.Errorf("column %s: the tables are of shared settings, which have none; "+
 			"leave it out", settingName)
 	}
+	// The copies share rows with ts; below, chosen and Rows are replaced in the copies alone.
 	out := slices.Clone(ts)
 	found := map[string]bool{}
 	for i := range out {
@@ -67,6 +68,7 @@ func Choose(ts []Table, columnNames, rowNames []string) ([]Table, error) {
 		var rows []Row
 		for _, name := range rowNames {
 			for _, r := range t.Rows {
+				// A name counts as found where one table has it: others may lack the method.
 				if strings.EqualFold(r.Method, name) {
 					found[name], rows = true, append(rows, r)
 				}

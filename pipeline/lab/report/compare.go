@@ -66,6 +66,7 @@ func CompareRuns(dirs []string, keep func([]experiment.Record) []experiment.Reco
 		if err != nil {
 			return nil, err
 		}
+		// One run of the same images is enough to leave the intervals out.
 		same = same || m.SameImages
 		if i == 0 {
 			first = drawn
@@ -88,6 +89,7 @@ func CompareRuns(dirs []string, keep func([]experiment.Record) []experiment.Reco
 		}
 		for k := range ps {
 			if len(dirs) > 2 {
+				// Runs that differ in no setting that is named are told apart by their folders.
 				ps[k].Other = cmp.Or(experiment.Brief(keys, values[i]), dirs[i])
 			}
 		}
@@ -128,7 +130,8 @@ type paired struct {
 
 // pair pairs records of a and b of one partition, protocol and repeat whose methods match. A column
 // counts repeats in which both have it. Nothing to pair is an error. A record of b meets each
-// method of a that matches, in the cell of the same partition, protocol and repeat.
+// method of a that matches, in the cell of the same partition, protocol and repeat. It costs
+// O(records of b · methods of a).
 func pair(a, b []experiment.Record, match func(a, b string) bool) ([]paired, error) {
 	byCell := map[experiment.Cell]experiment.Record{}
 	for _, r := range a {
@@ -156,6 +159,8 @@ func pair(a, b []experiment.Record, match func(a, b string) bool) ([]paired, err
 			}
 			v, mine, other := &out[i].values, measured(&o), measured(&r)
 			for c := range v {
+				// A figure that a record lacks is NaN; its repeat drops out for both methods of
+				// this column.
 				if !math.IsNaN(mine[c]) && !math.IsNaN(other[c]) {
 					v[c][0], v[c][1] = append(v[c][0], mine[c]), append(v[c][1], other[c])
 				}
@@ -200,6 +205,7 @@ func differences(all []paired, same, corrected bool) ([]Difference, error) {
 				return nil, fmt.Errorf("comparing %s and %s: %w", d.First, d.Second, err)
 			}
 			if same {
+				// An N of 1 is a mean without a spread.
 				*d.interval(c) = metric.Interval{N: 1, Mean: d.interval(c).Mean}
 			}
 		}

@@ -31,6 +31,7 @@ func (d *Drawing) Failed(err error) bool {
 func (d *Drawing) Line(c color.Color, width float64, through ...plotter.XY) *plotter.Line {
 	l, err := plotter.NewLine(plotter.XYs(through))
 	if d.Failed(err) {
+		// The caller may style this one too: it is on no plot.
 		return &plotter.Line{}
 	}
 	l.Color, l.Width = c, vg.Points(width)
@@ -38,7 +39,8 @@ func (d *Drawing) Line(c color.Color, width float64, through ...plotter.XY) *plo
 	return l
 }
 
-// Bars adds vertical intervals of the given half widths about points.
+// Bars adds vertical intervals of the given half widths about points. Points and half widths are of
+// one number, in the units of the axes.
 func (d *Drawing) Bars(c color.Color, at plotter.XYs, half []float64) *plotter.YErrorBars {
 	var points struct {
 		plotter.XYs

@@ -233,6 +233,7 @@ func EvaluationPage(w io.Writer, title string, r *evaluate.Result) error {
 		h.H2(g.Text("By class")),
 		table("", columns, rows(r.ByClass, func(c evaluate.Class) []string {
 			out := []string{c.Name, fmt.Sprint(c.Images), ratio(c.Recall), ratio(c.Precision)}
+			// A class without images has no share of sets: its row has the first four cells alone.
 			if r.Sets != nil && c.Images > 0 {
 				out = append(out, setShare(c.Images, c.Held, *c.HeldLow, *c.HeldHigh)...)
 			}

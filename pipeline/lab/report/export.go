@@ -43,6 +43,7 @@ func Parquet(w io.Writer, runs *Runs) error {
 	columns := []parquetColumn[exported]{
 		{"run", "", func(r exported) any { return runs.Names[r.run] }}}
 	for _, c := range experiment.Columns {
+		// The value of an empty record tells the column's type.
 		columns = append(columns, parquetColumn[exported]{c.Name, c.Value(&experiment.Record{}),
 			func(r exported) any { return c.Value(r.Record) }})
 	}
@@ -67,6 +68,7 @@ func CSV(w io.Writer, runs *Runs) error {
 				[]string{r.Origin}, runs.Values[i]))
 		}
 	}
+	// WriteAll flushes, and an error of that is its own.
 	if err := csv.NewWriter(w).WriteAll(lines); err != nil {
 		return fmt.Errorf("writing CSV: %w", err)
 	}

@@ -47,6 +47,7 @@ func intervalPlot(t *Table, column int, title string) (*plot.Plot, error) {
 		p.Line(methodColor(r.Method), 2, plotter.XY{X: lo, Y: y}, plotter.XY{X: hi, Y: y})
 		p.Dots(glyph(r.Method, r.Group, vg.Points(4)), plotter.XY{X: iv.Mean, Y: y})
 		if r.Printed != nil && column <= columnECE {
+			// The first two columns are ACC and ECE, and their numbers are places of this pair.
 			v := [2]float64{r.Printed.ACC, r.Printed.ECE}[column]
 			p.Dots(draw.GlyphStyle{Color: ink, Shape: draw.RingGlyph{}, Radius: vg.Points(3)},
 				plotter.XY{X: v, Y: y})
@@ -217,6 +218,7 @@ func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 			runs = append(runs, At{fmt.Sprintf("%g", t.Alpha), []Table{t}})
 		}
 	}
+	// One concentration makes no line.
 	if len(runs) < 2 {
 		return nil, nil
 	}
@@ -224,6 +226,7 @@ func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Concentrations are compared by ratios, however near to each other they lie.
 	x.log = true
 	lines := 0
 	var panels []*plot.Plot
@@ -282,6 +285,7 @@ func bytesFigure(t *Table, _ []experiment.Record) (*Figure, error) {
 	// Ends at powers of two and twentieths: tables of one run mostly have the same.
 	p.X.Min, p.X.Max = math.Exp2(math.Floor(math.Log2(lo)-0.2)),
 		math.Exp2(math.Ceil(math.Log2(hi)+0.2))
+	// The 1e-9 moves an end that lies at a twentieth to the next one, off the marks.
 	p.Y.Min, p.Y.Max = math.Floor(20*bottom-1e-9)/20, math.Ceil(20*top+1e-9)/20
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, powersOfTwo{}
 	return &Figure{Name: "bytes-" + t.suffix(), Title: "Accuracy against communication",

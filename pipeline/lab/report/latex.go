@@ -63,6 +63,8 @@ func LaTeX(w io.Writer, ts []Table) error {
 			b.WriteString(label)
 			for _, c := range shown {
 				i := r.interval(c)
+				// In LaTeX's text - is a hyphen; the en dash stands for a missing figure, and for a
+				// minus sign.
 				s := strings.ReplaceAll(mean(*i), "-", "--")
 				if r.best[c] {
 					s = "\\textbf{" + s + "}"
@@ -74,6 +76,7 @@ func LaTeX(w io.Writer, ts []Table) error {
 			}
 			for _, e := range extras {
 				s := e.cell(&r)
+				// byteSize writes an unknown size so.
 				if s == "-" {
 					s = "--"
 				}

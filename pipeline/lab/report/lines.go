@@ -111,6 +111,7 @@ func newValueAxis(runs []At, setting string) (*valueAxis, error) {
 				"setting alone", setting, r.Value)
 		}
 		v, err := strconv.ParseFloat(r.Value, 64)
+		// ParseFloat also reads inf and nan, which have no place on an axis.
 		numbers = numbers && err == nil && !math.IsInf(v, 0) && !math.IsNaN(v)
 		x.at[r.Value] = v
 	}

@@ -42,6 +42,7 @@ func inlined(f *Figure) (g.Node, error) {
 	if f.Tiles || f.Panels {
 		width, height := f.Width/vg.Length(len(f.Plots[0])), f.Height/vg.Length(len(f.Plots))
 		for _, p := range slices.Concat(f.Plots...) {
+			// A grid may have holes, which take no room on a page.
 			if p == nil {
 				continue
 			}
@@ -193,6 +194,7 @@ func tableForPage(t *Table, figures []*Figure, open bool) (g.Node, error) {
 			n = len(of)
 		}
 		name := of[0].Group
+		// g.Map calls at once, so that name is whole where the head of the group is made below.
 		lines := g.Map(of[:n], func(r Row) g.Node {
 			if r.Control() && t.Chance > 0 {
 				name += fmt.Sprintf(" (chance %.2f)", t.Chance)

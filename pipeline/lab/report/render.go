@@ -27,7 +27,8 @@ type Figure struct {
 	Tiles, Panels bool
 }
 
-// draw draws the figure on a canvas of any kind. Plots of several have their axes aligned.
+// draw draws the figure on a canvas of any kind. Plots of several have their axes aligned. All rows
+// have the length of the first. A figure of one plot takes the whole canvas.
 func (f *Figure) draw(c vg.CanvasSizer) {
 	const margin = 3 * vg.Length(1) // for letters and glyphs that extend a little beyond
 	dc := draw.Crop(draw.New(c), margin, -margin, margin, -margin)
@@ -68,7 +69,8 @@ func (f *Figure) PNG(w io.Writer) error {
 	return nil
 }
 
-// white fills a canvas.
+// white fills a canvas. gonum's writer of SVG leaves the background clear, and a dark viewer would
+// hide black ink.
 func white(c vg.CanvasSizer) {
 	w, h := c.Size()
 	var p vg.Path
@@ -105,12 +107,14 @@ func (f *Figure) inline(label string) (string, error) {
 	}
 	s := comments.ReplaceAllString(b.String(), "")
 	m := svgHead.FindStringSubmatch(s)
+	// Width and height are dropped with the head: the viewBox alone gives the proportions.
 	if m == nil {
 		return "", fmt.Errorf("figure %s: the SVG has no head with a viewBox", f.Name)
 	}
 	s = svgHead.ReplaceAllString(s,
 		fmt.Sprintf(`<svg role="img" aria-label="%s" %s>`, html.EscapeString(label), m[1]))
 	s = svgFont.ReplaceAllString(s, "font-family:inherit")
+	// These are ink and faint as the writer spells them, in capitals or not.
 	s = strings.NewReplacer("#222221", "var(--ink)", "#D0D0D1", "var(--faint)", "#d0d0d1",
 		"var(--faint)").Replace(s)
 	return s, nil

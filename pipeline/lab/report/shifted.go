@@ -36,6 +36,7 @@ func shifted(rs []experiment.Record, methods []string, m *experiment.Manifest) (
 		method, name string
 		severity     int
 	}
+	// They are in the order of the fields of Shifted: ACC, ECE, NLL, Entropy, Disagreement.
 	type figures [5][]float64 // one figure per repeat
 	var order []key
 	values := map[key]*figures{}
@@ -119,6 +120,7 @@ func (t *Table) sideTables() []sideTable {
 			g, heading, cell = &spoiled, fmt.Sprint(s.Severity),
 				fmt.Sprintf("%.3f / %.3f / %.3f", s.ACC.Mean, s.ECE.Mean, s.NLL.Mean)
 		}
+		// Figures of one method follow each other, so that another name begins a row.
 		if len(g.Rows) == 0 || g.Rows[len(g.Rows)-1].Label != s.Method {
 			g.Rows = append(g.Rows, sideRow{Label: s.Method})
 		}

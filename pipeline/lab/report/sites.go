@@ -62,6 +62,7 @@ func Sites(w io.Writer, r *pooled.Result, classes []string) error {
 		if c.N >= tally.MinLeast || c.N > 0 && c.Confidence != nil { // noise alone may make fewer
 			fmt.Fprintf(&b, "| %.2f–%.2f | %d | %s | %.3f |\n", float64(c.From)/tally.Bins,
 				float64(c.To)/tally.Bins, c.N, number(c.Confidence, "%.3f"),
+				// Noise may put the right ones below 0 or above all; a share is held to 0 to 1.
 				min(max(float64(c.Right)/float64(c.N), 0), 1))
 		}
 	}
@@ -71,6 +72,7 @@ func Sites(w io.Writer, r *pooled.Result, classes []string) error {
 	}
 	for _, c := range r.ByClass {
 		name := fmt.Sprint(c.Class)
+		// A list of names may be shorter than the report's classes.
 		if c.Class < len(classes) {
 			name = printable.Markdown(classes[c.Class])
 		}
@@ -129,6 +131,7 @@ func overall(b *strings.Builder, what string, o pooled.Overall) {
 			"before it begins with all of these at their least, and ends with all at their most\n",
 			o.Hidden, o.Sites)
 	}
+	// The least Q goes with the greatest p, so that the words of p are the other way round.
 	least, most := "", "="
 	if o.Hidden > 0 {
 		least, most = "at least ", "at most"

@@ -45,7 +45,8 @@ func (t *Table) sentence() string {
 		"points off on average%s.", sent, 100*fmp.ACC.Mean, beside, 100*fmp.ECE.Mean, calibrated)
 }
 
-// wrapped breaks a text between words into lines of at most width bytes.
+// wrapped breaks a text between words into lines of at most width bytes. Breaks of s itself are not
+// kept. A word that is longer than a line stands alone on one.
 func wrapped(s string, width int) string {
 	var b strings.Builder
 	at := 0
@@ -91,7 +92,8 @@ func (t *Table) title() string {
 }
 
 // narrow returns the columns that fit on a terminal of 80 columns; all of them if wide. Those from
-// joint NLL of random points on are left out, and the Brier score where there is joint NLL.
+// joint NLL of random points on are left out, and the Brier score where there is joint NLL. shown
+// is never changed: the result is a copy, or shown itself if wide.
 func narrow(shown []int, wide bool) []int {
 	if wide {
 		return shown
@@ -120,7 +122,8 @@ func cell(i metric.Interval, pm string) string {
 }
 
 // varies reports whether a figure differs between repeats. One that no client's images enter, such
-// as that of the corpus alone, is the same in all of them: its interval would say nothing.
+// as that of the corpus alone, is the same in all of them: its interval would say nothing. The
+// bound 1e-9 is far below the last printed digit, and above the rounding of equal figures.
 func varies(i *metric.Interval) bool { return i.N > 1 && i.Half > 1e-9 }
 
 // mean formats a figure without its interval.
@@ -131,7 +134,7 @@ func mean(i metric.Interval) string {
 	return fmt.Sprintf("%.4f", i.Mean)
 }
 
-// byteSize formats a number of bytes for readers.
+// byteSize formats a number of bytes for readers. A KiB is 1024 bytes, and a MiB 1024 KiB.
 func byteSize(b float64) string {
 	switch {
 	case b == 0:
@@ -217,6 +220,7 @@ func setting(all []Setting) string {
 		if s.Name == "T" {
 			form = "%.3g"
 		}
+		// Ends that are printed alike are one value to a reader.
 		least, most := fmt.Sprintf(form, s.Least), fmt.Sprintf(form, s.Most)
 		if least != most {
 			least += " to " + most
@@ -326,6 +330,7 @@ func (l *layout) row(b *strings.Builder, r *Row) {
 
 // mark pads a text to a width and, where on, makes it bold.
 func (l *layout) mark(on bool, s string, width int) string {
+	// Padding comes first, since escapes take bytes and no columns.
 	s = fmt.Sprintf("%*s", width, s)
 	if on && l.bold {
 		return "\x1b[1m" + s + "\x1b[0m"
