@@ -40,7 +40,7 @@ func records(dataset string) []experiment.Record {
 					Group: string(m.Info().Group), UploadBytes: float64(i * 300),
 					Cell: experiment.Cell{Partition: p.Name(), Repeat: rep, Protocol: "shared",
 						Method: m.Info().Name}}
-				rec.ACC, rec.ECE, rec.NLL, rec.Brier = 0.4+0.02*float64(i)+0.01*r.Float64(),
+				rec.ACC, rec.ECE, rec.NLL, rec.Brier = 0.3+0.02*float64(i)+0.01*r.Float64(),
 					0.1*r.Float64(),
 					1+r.Float64(), r.Float64()
 				for b := range rec.Curve {
