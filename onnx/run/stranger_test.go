@@ -18,7 +18,7 @@ import (
 // Bounds of the program that a page begins with.
 const (
 	maxLines = 25
-	maxBytes = 9_600_000 // of its file as go build writes it, with tables for debuggers
+	maxBytes = 9_650_000 // of its file as go build writes it, with tables for debuggers
 )
 
 // linked are the modules that such a program links and downloads, beside the standard library and

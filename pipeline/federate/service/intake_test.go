@@ -320,13 +320,14 @@ func TestUnreadAnswers(t *testing.T) {
 	const n, padding, most = 64, 1 << 20, 256 << 10
 	blank := strings.Repeat(" ", padding) + "}"
 	raw := rawRows(n, dx)
+	// Of two IDs the last counts: the first is padding.
 	for name, c := range map[string]struct {
 		path, kind string
 		body       []byte
 	}{
 		"/v1":  {"/v1/predict", "application/json", []byte(`{"features": ` + rows(n, dx) + blank)},
 		"/v2":  {inferPath, "application/json", append(bytes.TrimSuffix(inferRows(n, dx), []byte("}")), blank...)},
-		"gRPC": {grpcPath + "ModelInfer", "application/grpc", frame(appendBytes(raw, 15, make([]byte, padding)))},
+		"gRPC": {grpcPath + "ModelInfer", "application/grpc", frame(appendBytes(appendBytes(raw, 3, make([]byte, padding)), 3, nil))},
 	} {
 		r := httptest.NewRequest("POST", c.path, bytes.NewReader(c.body))
 		r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/2.0", 2, 0
