@@ -192,3 +192,16 @@ func TestPoolsBeyondTheirPlane(t *testing.T) {
 		}
 	}
 }
+
+// TestScatterOfNoIndices: a tensor scatter without a place for each sample is refused.
+func TestScatterOfNoIndices(t *testing.T) {
+	n := &onnx.Node{Op: "TensorScatter", Inputs: []string{"cache", "update", "at"}, Outputs: []string{"y"},
+		Attrs: []onnx.Attr{onnx.IntAttr("axis", 1)}}
+	for places, refused := range map[int]bool{0: true, 1: true, 2: false, 3: true} {
+		in := []*onnx.Tensor{onnx.ZerosF32(2, 5, 3), onnx.ZerosF32(2, 2, 3),
+			onnx.Vector(make([]int64, places)...)}
+		if _, err := Evaluate(n, 24, in); (err != nil) != refused {
+			t.Errorf("%d places for two samples: %v", places, err)
+		}
+	}
+}

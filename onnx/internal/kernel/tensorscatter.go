@@ -31,12 +31,11 @@ func newTensorScatter(s *Spec) (Kernel, error) {
 			first = try.Get(ints(t))
 		}
 		size, n := cache.Shape[ax], want[ax]
-		for _, f := range first {
-			if f < 0 || mode == "linear" && f > size-n || len(first) != want[0] {
-				return fmt.Errorf(
-					"write_indices %v for %d samples, a cache of %d positions and an update of %d",
-					first, want[0], size, n)
-			}
+		if len(first) != want[0] || slices.ContainsFunc(first,
+			func(f int) bool { return f < 0 || mode == "linear" && f > size-n }) {
+			return fmt.Errorf(
+				"write_indices %v for %d samples, a cache of %d positions and an update of %d",
+				first, want[0], size, n)
 		}
 		out := try.Get(c.New(0, cache.DType, cache.Shape))
 		Copy(out, cache)

@@ -175,16 +175,16 @@ func (d *Description) Gone(w *Withdrawal, client string) error {
 }
 
 // Printed returns the receipt of a withdrawal for people, in lines. The receipt must be verified
-// before.
+// before. Its texts are another machine's, and hold no control characters here.
 func Printed(w *Withdrawal) string {
 	out := fmt.Sprintf(
 		"withdrawn: the upload of %q from round %d, at %s, by the %s\nupload:    sha256 %s\n",
-		w.Client, w.Round, w.Time.Format(time.RFC3339), w.By, w.Upload)
+		w.Client, w.Round, w.Time.Format(time.RFC3339), Printable(w.By), Printable(w.Upload))
 	if w.HeldVersions > 0 {
 		out += fmt.Sprintf("held by:   %d versions, which are handed out no more\n", w.HeldVersions)
 		by := "none yet; the next request to withdraw it says which"
 		if w.Without != nil {
-			by = fmt.Sprintf("version %d, sha256 %s", w.Without.Version, w.Without.SHA256)
+			by = fmt.Sprintf("version %d, sha256 %s", w.Without.Version, Printable(w.Without.SHA256))
 		}
 		out += "instead:   " + by + "\n"
 	} else {

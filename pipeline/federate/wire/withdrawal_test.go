@@ -75,3 +75,13 @@ func FuzzReadNotice(f *testing.F) {
 		must.Get(ReadNotice(again, got.Server))(t)
 	})
 }
+
+// TestPrinted: no text of a withdrawal's receipt steers the terminal that it is printed on.
+func TestPrinted(t *testing.T) {
+	const steers = "\x1b[2J\n"
+	text := Printed(&Withdrawal{Client: steers, By: steers, Upload: steers, HeldVersions: 1,
+		Without: &VersionRef{2, steers}, Remains: []string{steers}})
+	if strings.Contains(text, "\x1b") || strings.Count(text, "\n") != 5 {
+		t.Errorf("%q", text)
+	}
+}
