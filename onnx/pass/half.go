@@ -117,15 +117,15 @@ func (w *widening) attr(a *onnx.Attr, op string) {
 // halfSuffix marks the names of initializers that [StoreHalf] made.
 const halfSuffix = "/half"
 
-// StoreHalf stores the Float32 initializers and Constants of the main graph as Float16, followed by
-// a Cast back to Float32. Those of fewer than least elements stay. That takes half the bytes on disk,
-// and rounds weights to 11 significant bits; they are computed with in float32 as before. Runtimes work the casts out once, when they
-// load the model. Graph outputs stay as they are. So do tensors that half precision does not hold:
-// with elements beyond 65504 or that are not finite, or so small that most of their bits are lost,
-// in all or in more than a sixteenth of the rows along the first axis.
-// It returns how many were stored so, and how many it does not hold. Initializers are gone through
-// by name, so that the same model gives the same file. It changes m in place: callers give a copy
-// where the weights are needed further.
+// StoreHalf stores the Float32 initializers and Constants of the main graph as Float16, followed
+// by a Cast back to Float32. Those of fewer than least elements stay. That takes half the bytes on
+// disk, and rounds weights to 11 significant bits; they are computed with in float32 as before.
+// Runtimes work the casts out once, when they load the model. Graph outputs stay as they are. So
+// do tensors that half precision does not hold: with elements beyond 65504 or that are not finite,
+// or so small that most of their bits are lost, in all or in more than a sixteenth of the rows
+// along the first axis. It returns how many were stored so, and how many it does not hold.
+// Initializers are gone through by name, so that the same model gives the same file. It changes m
+// in place: callers give a copy where the weights are needed further.
 func StoreHalf(m *onnx.Model, least int) (stored, beyond int) {
 	g := m.Graph
 	taken := map[string]bool{}

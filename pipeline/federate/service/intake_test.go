@@ -325,9 +325,10 @@ func TestUnreadAnswers(t *testing.T) {
 		path, kind string
 		body       []byte
 	}{
-		"/v1":  {"/v1/predict", "application/json", []byte(`{"features": ` + rows(n, dx) + blank)},
-		"/v2":  {inferPath, "application/json", append(bytes.TrimSuffix(inferRows(n, dx), []byte("}")), blank...)},
-		"gRPC": {grpcPath + "ModelInfer", "application/grpc", frame(appendBytes(appendBytes(raw, 3, make([]byte, padding)), 3, nil))},
+		"/v1": {"/v1/predict", "application/json", []byte(`{"features": ` + rows(n, dx) + blank)},
+		"/v2": {inferPath, "application/json", append(bytes.TrimSuffix(inferRows(n, dx), []byte("}")), blank...)},
+		"gRPC": {grpcPath + "ModelInfer", "application/grpc",
+			frame(appendBytes(appendBytes(raw, 3, make([]byte, padding)), 3, nil))},
 	} {
 		r := httptest.NewRequest("POST", c.path, bytes.NewReader(c.body))
 		r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/2.0", 2, 0
