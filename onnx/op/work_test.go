@@ -46,7 +46,7 @@ func TestWork(t *testing.T) {
 			[]Size{x(1, 1009, 2)}, 1009 * 1009, 16 * 1009},
 		"Einsum, an axis of 1 repeated": {&onnx.Node{Op: "Einsum",
 			Attrs: []onnx.Attr{onnx.StrAttr("equation", "i,ij->")}}, []Size{x(1), x(50, 7)}, []Size{x()},
-			50 * 7, 8 * 3 * 352},
+			2 * 50 * 7, 8 * 3 * 352},
 		"a transform of nothing": {&onnx.Node{Op: "DFT"}, nil, nil, 0, 0},
 		"LSTM": {&onnx.Node{Op: "LSTM"}, []Size{x(7, 2, 3), x(1, 20, 3), x(1, 20, 5)},
 			[]Size{x(7, 1, 2, 5)}, 14 * 4 * 5 * 8, 0},
